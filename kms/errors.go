@@ -1,0 +1,115 @@
+package kms
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind classifies an error by what the caller can do about it. The api
+// package maps each kind to one HTTP status and one stable code.
+type Kind uint8
+
+// The kinds. KindInternal is the zero value: an error without a kind tells
+// the client nothing.
+const (
+	KindInternal Kind = iota
+	KindMalformed
+	KindTooLarge
+	KindUnsupportedMedia
+	KindUnauthenticated
+	KindPermissionDenied
+	KindNotFound
+	KindConflict
+	KindKeyDisabled
+	KindPendingDeletion
+	KindPreconditionFailed
+	KindDecryptionFailed
+	KindInvalidArgument
+	KindUnsatisfiable
+	KindQuotaExceeded
+	KindQuotaExhausted
+	KindReducedCapacity
+	KindHSMUnavailable
+	KindAuditUnavailable
+	KindStoreUnavailable
+	KindWaitExceeded
+	kindCount
+)
+
+// Kinds returns every kind, for tables that must be complete.
+func Kinds() []Kind {
+	all := make([]Kind, kindCount)
+	for i := range all {
+		all[i] = Kind(i)
+	}
+	return all
+}
+
+// Reason is one cause of a wait or a refusal, with its numbers. Limit, Need
+// and Have are in the unit of the gate that gives the reason.
+type Reason struct {
+	Code    string
+	Limit   int64
+	Need    int64
+	Have    int64
+	RetryIn time.Duration // 0 when retrying does not help
+}
+
+// Error is an error that a caller may see. Detail is safe for clients: it
+// never holds anything the client sent nor anything secret. Err is for the
+// log only.
+type Error struct {
+	Kind       Kind
+	Detail     string
+	Reasons    []Reason
+	RetryAfter time.Duration // 0: none is given
+	Err        error
+}
+
+// Error joins detail and cause, for logs.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Detail
+	}
+	return fmt.Sprintf("%s: %v", e.Detail, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an Error of a kind whose detail is safe for clients. Operands
+// must not come from the request.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	return &Error{Kind: kind, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Wrap makes an Error of a kind around a cause that only the log sees.
+func Wrap(kind Kind, err error, detail string) *Error {
+	return &Error{Kind: kind, Detail: detail, Err: err}
+}
+
+// KindOf returns the kind of the first Error in the chain, KindInternal when
+// there is none.
+func KindOf(err error) Kind {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Kind
+	}
+	return KindInternal
+}
+
+// Errors that are the same wherever they arise, so that neither text nor
+// kind tells two causes apart.
+var (
+	// ErrNotFound answers for a missing object and for another tenant's.
+	ErrNotFound = &Error{Kind: KindNotFound, Detail: "no such object"}
+	// ErrUnauthenticated answers for unknown, wrong, expired and revoked
+	// credentials.
+	ErrUnauthenticated = &Error{Kind: KindUnauthenticated, Detail: "the credential is missing or not valid"}
+	// ErrPermissionDenied answers when the credential's scopes do not cover
+	// the operation.
+	ErrPermissionDenied = &Error{Kind: KindPermissionDenied, Detail: "the credential's scopes do not allow this operation"}
+	// ErrDecryptionFailed answers for every failure of a decryption that
+	// the ciphertext can cause.
+	ErrDecryptionFailed = &Error{Kind: KindDecryptionFailed, Detail: "the ciphertext cannot be decrypted"}
+)

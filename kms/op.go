@@ -1,0 +1,124 @@
+package kms
+
+// Op names an operation: in scopes, prices, journal entries and metrics.
+type Op string
+
+// The operations on keys.
+const (
+	OpEncrypt   Op = "encrypt"
+	OpDecrypt   Op = "decrypt"
+	OpSign      Op = "sign"
+	OpVerify    Op = "verify"
+	OpMAC       Op = "mac"
+	OpVerifyMAC Op = "verify-mac"
+	OpDataKey   Op = "datakey"
+	OpPublic    Op = "public"
+
+	OpCreateKey   Op = "create"
+	OpDescribeKey Op = "describe"
+	OpListKeys    Op = "list"
+	OpUpdateKey   Op = "update"
+	OpRotateKey   Op = "rotate"
+	OpEnableKey   Op = "enable"
+	OpDisableKey  Op = "disable"
+	OpDeleteKey   Op = "destroy" // schedule deletion
+	OpCancelDel   Op = "cancel-deletion"
+
+	OpRandom Op = "random"
+	OpDigest Op = "digest"
+)
+
+// The operations on tenants, projects, credentials and the service.
+const (
+	OpCreateTenant     Op = "create-tenant"
+	OpReadTenant       Op = "read-tenant"
+	OpUpdateTenant     Op = "update-tenant"
+	OpCreateProject    Op = "create-project"
+	OpReadProject      Op = "read-project"
+	OpCreateCredential Op = "create-credential"
+	OpReadCredential   Op = "read-credential"
+	OpRotateCredential Op = "rotate-credential"
+	OpRevokeCredential Op = "revoke-credential"
+	OpReadNodes        Op = "read-nodes"
+	OpReadQuota        Op = "read-quota"
+)
+
+// OpClass groups operations for scopes.
+type OpClass uint8
+
+// The classes. The scope "key:*" covers use, read and create; "key:manage"
+// covers read, create and manage.
+const (
+	ClassUse     OpClass = iota // uses key material
+	ClassRead                   // reads metadata or the public half
+	ClassCreate                 // creates and rotates
+	ClassManage                 // changes state and metadata
+	ClassDestroy                // ends in loss of material
+)
+
+// OpInfo is an operation's row in the table of operations.
+type OpInfo struct {
+	Op    Op
+	Class OpClass
+	// Family is the first part of the scope that allows the operation:
+	// "key", "tenant" (administration inside a tenant) or "operator".
+	Family string
+	// Usage is what the key must have been made for; "" when any will do.
+	Usage Usage
+	// Changes tells whether the operation changes stored state; such
+	// operations write an intent to the journal first.
+	Changes bool
+	// PerKey tells whether the operation acts on one existing key, so that a
+	// scope's glob applies.
+	PerKey bool
+}
+
+var ops = []OpInfo{
+	{Op: OpEncrypt, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
+	{Op: OpDecrypt, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
+	{Op: OpSign, Class: ClassUse, Family: "key", Usage: UsageSignVerify, PerKey: true},
+	{Op: OpVerify, Class: ClassUse, Family: "key", Usage: UsageSignVerify, PerKey: true},
+	{Op: OpMAC, Class: ClassUse, Family: "key", Usage: UsageGenerateVerifyMAC, PerKey: true},
+	{Op: OpVerifyMAC, Class: ClassUse, Family: "key", Usage: UsageGenerateVerifyMAC, PerKey: true},
+	{Op: OpDataKey, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
+	{Op: OpPublic, Class: ClassRead, Family: "key", PerKey: true},
+
+	{Op: OpCreateKey, Class: ClassCreate, Family: "key", Changes: true},
+	{Op: OpDescribeKey, Class: ClassRead, Family: "key", PerKey: true},
+	{Op: OpListKeys, Class: ClassRead, Family: "key"},
+	{Op: OpUpdateKey, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
+	{Op: OpRotateKey, Class: ClassCreate, Family: "key", Changes: true, PerKey: true},
+	{Op: OpEnableKey, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
+	{Op: OpDisableKey, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
+	{Op: OpDeleteKey, Class: ClassDestroy, Family: "key", Changes: true, PerKey: true},
+	{Op: OpCancelDel, Class: ClassDestroy, Family: "key", Changes: true, PerKey: true},
+
+	{Op: OpRandom, Class: ClassUse, Family: "key"},
+	{Op: OpDigest, Class: ClassUse, Family: "key"},
+
+	{Op: OpCreateTenant, Class: ClassCreate, Family: "operator", Changes: true},
+	{Op: OpReadTenant, Class: ClassRead, Family: "operator"},
+	{Op: OpUpdateTenant, Class: ClassManage, Family: "operator", Changes: true},
+	{Op: OpReadNodes, Class: ClassRead, Family: "operator"},
+	{Op: OpCreateProject, Class: ClassCreate, Family: "tenant", Changes: true},
+	{Op: OpReadProject, Class: ClassRead, Family: "tenant"},
+	{Op: OpCreateCredential, Class: ClassCreate, Family: "tenant", Changes: true},
+	{Op: OpReadCredential, Class: ClassRead, Family: "tenant"},
+	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true},
+	{Op: OpRevokeCredential, Class: ClassDestroy, Family: "tenant", Changes: true},
+	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
+}
+
+var opIndex = func() map[Op]*OpInfo {
+	m := make(map[Op]*OpInfo, len(ops))
+	for i := range ops {
+		m[ops[i].Op] = &ops[i]
+	}
+	return m
+}()
+
+// Ops returns the table of operations. The caller must not change it.
+func Ops() []OpInfo { return ops }
+
+// Info returns the operation's row, nil for an unknown operation.
+func (o Op) Info() *OpInfo { return opIndex[o] }

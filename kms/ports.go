@@ -1,0 +1,357 @@
+package kms
+
+import (
+	"context"
+	"time"
+	"uuid"
+)
+
+// Keys stores keys and answers look-ups from an authenticated cache. Every
+// method takes the tenant; an object of another tenant and a missing one give
+// ErrNotFound. All methods are safe for concurrent use; other errors carry
+// KindStoreUnavailable.
+type Keys interface {
+	// Lookup finds a key by id or name. A warm look-up costs no database
+	// call. The result is shared and must not be changed.
+	Lookup(ctx context.Context, tenant uuid.UUID, ref string) (*Key, error)
+	// CreateKey stores a key with its first version. KindConflict when the
+	// tenant has a key of that name.
+	CreateKey(ctx context.Context, key *Key) error
+	// AddVersion appends a version numbered one above the highest ever used
+	// and makes it primary, if the key's revision is still the given one;
+	// KindPreconditionFailed otherwise. It returns the new state.
+	AddVersion(ctx context.Context, tenant, key uuid.UUID, revision uint64, v *Version) (*Key, error)
+	// UpdateKey applies a change if the revision is still the given one;
+	// KindPreconditionFailed otherwise. It returns the new state.
+	UpdateKey(ctx context.Context, tenant, key uuid.UUID, revision uint64, change KeyChange) (*Key, error)
+	// ListKeys returns up to page.Size keys ordered by name, and the token
+	// of the next page, "" at the end. Empty project: all projects.
+	ListKeys(ctx context.Context, tenant uuid.UUID, project string, page Page) ([]*Key, string, error)
+}
+
+// KeyChange is a change of a key's metadata; nil fields stay as they are.
+type KeyChange struct {
+	State              *KeyState
+	DeletionDate       *time.Time // with State; zero clears it
+	Description        *string
+	Tags               map[string]string // replaces all tags when not nil
+	DeletionProtection *bool
+}
+
+// Page asks for one page of a list.
+type Page struct {
+	Size  int    // 1 to MaxPageSize
+	Token string // "" for the first page; else what the page before returned
+}
+
+// MaxPageSize bounds the items of one page of a list.
+const MaxPageSize = 1000
+
+// Tenants stores tenants and their projects.
+type Tenants interface {
+	Tenant(ctx context.Context, id uuid.UUID) (*Tenant, error)
+	// TenantByRef finds a tenant by id or name.
+	TenantByRef(ctx context.Context, ref string) (*Tenant, error)
+	// CreateTenant stores a tenant with its project "default". KindConflict
+	// when the name is taken.
+	CreateTenant(ctx context.Context, t *Tenant) error
+	// UpdateTenant applies a change if the revision is still the given one;
+	// KindPreconditionFailed otherwise.
+	UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64, change TenantChange) (*Tenant, error)
+	ListTenants(ctx context.Context, page Page) ([]*Tenant, string, error)
+	// CreateProject: KindConflict when the tenant has a project of that name.
+	CreateProject(ctx context.Context, p *Project) error
+	// Project: ErrNotFound when the tenant has no such project.
+	Project(ctx context.Context, tenant uuid.UUID, name string) (*Project, error)
+	ListProjects(ctx context.Context, tenant uuid.UUID, page Page) ([]*Project, string, error)
+}
+
+// TenantChange is a change of a tenant; nil fields stay as they are.
+type TenantChange struct {
+	Tier        *Tier
+	State       *TenantState
+	AllowSealed *bool
+}
+
+// Credentials stores credentials.
+type Credentials interface {
+	// CredentialForAuthentication is the one look-up without a tenant: the
+	// tenant is what it finds out. A warm look-up costs no database call;
+	// the result is shared and must not be changed. The caller has checked
+	// the MAC of the id, so unknown ids do not reach the database.
+	CredentialForAuthentication(ctx context.Context, id uuid.UUID) (*Credential, error)
+	Credential(ctx context.Context, tenant, id uuid.UUID) (*Credential, error)
+	CreateCredential(ctx context.Context, c *Credential) error
+	// UpdateCredential applies a change if the revision is still the given
+	// one; KindPreconditionFailed otherwise.
+	UpdateCredential(ctx context.Context, tenant, id uuid.UUID, revision uint64, change CredentialChange) (*Credential, error)
+	ListCredentials(ctx context.Context, tenant uuid.UUID, page Page) ([]*Credential, string, error)
+}
+
+// CredentialChange is a change of a credential; nil fields stay as they are.
+type CredentialChange struct {
+	Secrets []CredentialSecret // replaces the live secrets when not nil
+	Revoked *time.Time         // cannot be taken back
+}
+
+// SystemSecrets stores the service's own sealed secrets by name and version
+// (the credential pepper). They belong to the system tenant.
+type SystemSecrets interface {
+	// SystemSecrets returns the versions of a name, ascending; none is no error.
+	SystemSecrets(ctx context.Context, name string) ([]SystemSecret, error)
+	// PutSystemSecret: KindConflict when the version exists.
+	PutSystemSecret(ctx context.Context, s SystemSecret) error
+}
+
+// SystemSecret is one version of a sealed secret of the service.
+type SystemSecret struct {
+	Name    string
+	Version uint32
+	Blob    []byte // format SLB1
+	Created time.Time
+}
+
+// Idempotency remembers the answers to state-changing calls.
+type Idempotency interface {
+	// Begin claims a key for a request. It returns (nil, nil) when the claim
+	// is new and the caller shall act and then call Finish or Abandon; the
+	// finished record when the same request was answered before;
+	// KindInvalidArgument when the fingerprint differs and KindConflict
+	// while the first request is in flight. Claims and records expire after
+	// IdempotencyTTL; a claim that a crash left in flight expires after
+	// IdempotencyClaimTTL.
+	Begin(ctx context.Context, k IdempotencyKey, fingerprint [32]byte) (*IdempotencyRecord, error)
+	Finish(ctx context.Context, k IdempotencyKey, r IdempotencyRecord) error
+	// Abandon releases a claim whose request changed nothing.
+	Abandon(ctx context.Context, k IdempotencyKey) error
+}
+
+// Lifetimes of what Idempotency remembers: a day covers a client's retry of
+// yesterday's job, a minute is longer than any management call may take.
+const (
+	IdempotencyTTL      = 24 * time.Hour
+	IdempotencyClaimTTL = time.Minute
+)
+
+// IdempotencyKey names a claim: keys of different credentials never meet.
+type IdempotencyKey struct {
+	Tenant     uuid.UUID
+	Credential uuid.UUID
+	Key        string // the client's Idempotency-Key, 1 to 255 bytes
+}
+
+// IdempotencyRecord is what is replayed: never a body, which could hold a
+// secret shown once.
+type IdempotencyRecord struct {
+	Status   int
+	Resource string // id of what the request made or changed
+	Secret   bool   // the answer carried a secret shown once
+}
+
+// Quota decides whether a request may run and what it costs.
+type Quota interface {
+	// Admit peeks every gate and commits to all or none, without I/O. A
+	// refusal is an *Error of KindQuotaExceeded, KindQuotaExhausted or
+	// KindUnsatisfiable with all reasons. The reservation's id is the
+	// request id.
+	Admit(r *AdmitRequest) (Reservation, error)
+	// Settle ends a reservation: once, idempotent, memory only.
+	Settle(r Reservation, outcome Settlement)
+}
+
+// AdmitRequest is what quota needs to know of a request.
+type AdmitRequest struct {
+	RequestID uuid.UUID
+	Principal *Principal
+	Op        Op
+	Spec      Spec      // "" for operations on no key
+	Key       uuid.UUID // zero for operations on no key
+	Bytes     int       // plaintext, ciphertext or message given
+	Urgency   Urgency
+}
+
+// Reservation is what Admit committed.
+type Reservation struct {
+	RequestID uuid.UUID
+	Tenant    uuid.UUID
+	Cost      Credits
+}
+
+// Credits counts micro-credits: 1,000,000 is one credit of the cost table.
+type Credits int64
+
+// Credit is one credit.
+const Credit Credits = 1_000_000
+
+// Settlement says how a reservation ended.
+type Settlement struct {
+	State    SettlementState
+	Charged  Credits
+	SlotTime time.Duration
+}
+
+// SettlementState is the end of a reservation.
+type SettlementState string
+
+// The settlement states.
+const (
+	Settled   SettlementState = "SETTLED"   // ran: charged in full
+	Partial   SettlementState = "PARTIAL"   // ran and failed by the client's fault: a quarter, at least 1
+	Cancelled SettlementState = "CANCELLED" // never ran, or failed by ours: nothing
+)
+
+// Urgency is what a caller says of one request; it shares out the tenant's
+// own part only.
+type Urgency string
+
+// The urgencies.
+const (
+	UrgencyInteractive Urgency = "interactive"
+	UrgencyNormal      Urgency = "normal"
+	UrgencyBulk        Urgency = "bulk"
+)
+
+// NodeID names a node: an HSM token of a domain or the in-process engine.
+type NodeID string
+
+// Scheduler hands work to a slot of a node.
+type Scheduler interface {
+	// Do waits for a slot on one of f.Nodes, runs work there, frees the slot
+	// and returns. It does not return while work runs; ctx bounds the
+	// waiting only. When work never ran it returns an *Error of
+	// KindWaitExceeded, KindReducedCapacity or the kind of ctx's end. The
+	// returned wait is the time from the call to the start of work or to
+	// giving up.
+	Do(ctx context.Context, f Flow, work func(NodeID)) (wait time.Duration, err error)
+}
+
+// Flow is what the scheduler knows of a request.
+type Flow struct {
+	Tenant  uuid.UUID
+	Urgency Urgency
+	Cost    Credits
+	// Nodes that can run the work, the preferred one first; not empty.
+	Nodes []NodeID
+}
+
+// Verb is what a node can be asked to do with a key.
+type Verb uint8
+
+// The verbs.
+const (
+	VerbSign Verb = iota
+	VerbVerify
+	VerbEncrypt
+	VerbDecrypt
+	VerbMAC
+	VerbRandom
+	VerbDigest
+)
+
+// Work is one operation for a node: inputs, then outputs. It belongs to the
+// caller until Device.Do and to the device until Do returns.
+type Work struct {
+	Verb      Verb
+	Algorithm Algorithm
+	Key       *Key     // nil for random and digest
+	Version   *Version // of Key
+	Digest    Digest   // VerbDigest only
+
+	// Input is the message, digest, plaintext or ciphertext.
+	Input []byte
+	// Prehashed says that Input is the digest named by Algorithm.Hash.
+	Prehashed bool
+	Signature []byte // VerbVerify
+	Nonce     []byte // AEAD: 12 bytes, unique per version
+	AAD       []byte // AEAD; may be empty
+	UserID    []byte // SM2 with a message: 1 to 8191 bytes
+	Order     SM2Order
+	Length    int // VerbRandom: bytes wanted
+
+	// Output is the signature (ECDSA, SM2: ASN.1 DER), MAC, digest, random
+	// bytes, plaintext or ciphertext (AEAD: with the 16-byte tag at its end).
+	Output []byte
+	// Valid is VerbVerify's answer.
+	Valid bool
+
+	// Measured by the device.
+	SlotTime time.Duration
+	ColdLoad bool // the key's handle was not in the node's cache
+}
+
+// SM2Order is the layout of an SM2 ciphertext.
+type SM2Order string
+
+// The orders: C1C3C2 is that of GB/T 32918.4 and the default.
+const (
+	SM2OrderC1C3C2 SM2Order = "C1C3C2"
+	SM2OrderC1C2C3 SM2Order = "C1C2C3"
+	SM2OrderASN1   SM2Order = "ASN1"
+)
+
+// Device runs work on nodes and makes and seals material. Errors that the
+// input caused carry their kind (KindDecryptionFailed, KindInvalidArgument);
+// KindHSMUnavailable means that the node failed and another may be tried. All
+// methods are safe for concurrent use.
+type Device interface {
+	// Nodes returns the nodes that can run w now, the preferred one first;
+	// KindHSMUnavailable when there is none. Only w's Verb, Algorithm, Key
+	// and Version count.
+	Nodes(w *Work) ([]NodeID, error)
+	// Do runs w on the node. The caller holds one of the node's slots.
+	Do(ctx context.Context, node NodeID, w *Work) error
+	// ProtectionFor returns the strongest protection that the domain's nodes
+	// give keys of the spec: ProtectionHSM or ProtectionSealed.
+	ProtectionFor(domain uuid.UUID, s Spec) (Protection, error)
+	// CreatorNodes returns the nodes on which material of the spec can be made.
+	CreatorNodes(domain uuid.UUID, s Spec, p Protection) ([]NodeID, error)
+	// Generate makes material on the node for key (of which ID, Tenant, Spec,
+	// Usage and Protection count) and version (ID and Number) and fills in
+	// the version's PublicKey and Blob. The caller holds a slot.
+	Generate(ctx context.Context, node NodeID, key *Key, version *Version) error
+	// NewSealingKey makes a sealing key for a tenant in the default domain.
+	NewSealingKey(ctx context.Context, tenant uuid.UUID) (SealingKey, error)
+	// Seal and Unseal protect the service's own small secrets under a
+	// sealing key; name and version are bound to the blob.
+	Seal(ctx context.Context, k SealingKey, name string, version uint32, secret []byte) ([]byte, error)
+	Unseal(ctx context.Context, k SealingKey, name string, version uint32, blob []byte) ([]byte, error)
+	// Status reports every node, for operators.
+	Status() []NodeStatus
+}
+
+// NodeStatus is one node as operators see it.
+type NodeStatus struct {
+	ID         NodeID
+	Domain     uuid.UUID // zero for the in-process engine
+	DomainName string
+	Driver     string // "pkcs11" or "soft"
+	Model      string
+	Serial     string
+	Label      string
+	State      string // "up", "down", "starting"
+	Enforced   bool   // the token enforces the roots' unwrap templates
+	Slots      int
+	Busy       int
+	Epoch      uint64
+	Families   []Family // that passed the self-test
+	Handles    int      // keys loaded now
+	Hits       uint64   // handle cache
+	Misses     uint64
+	Operations uint64
+	Errors     uint64
+	LastError  string
+}
+
+// Journal records entries.
+type Journal interface {
+	// Record appends e and returns when it is durable. An error means that
+	// the answer must be withheld. e is not kept.
+	Record(ctx context.Context, e *Entry) error
+}
+
+// Observer receives what happened, for metrics. Implementations must be fast
+// and safe for concurrent use.
+type Observer interface {
+	// Request is called once per request, after its entry was recorded.
+	Request(t *Ticket, err error)
+}

@@ -1,0 +1,92 @@
+package kms
+
+import (
+	"net/netip"
+	"time"
+	"uuid"
+)
+
+// Ticket is the record of one request. The caller of a Service method fills
+// in the first part; the route fills in the second along the way; answer
+// headers, journal entry, log line and metrics are read from it, so nothing
+// is computed twice. It belongs to one request and is not safe for concurrent
+// use.
+type Ticket struct {
+	RequestID       uuid.UUID // ours; UUIDv7
+	ClientRequestID string    // the client's X-Request-Id, recorded, not trusted
+	TraceID         string
+	By              *Principal
+	Received        time.Time
+	Address         netip.Addr
+	UserAgent       string
+	Urgency         Urgency
+	Deadline        time.Time // zero: the operation's default
+	DryRun          bool
+
+	Op        Op
+	Resource  string // id of the object acted on other than a key
+	Key       *Key   // nil until found
+	Version   uint32
+	Algorithm Algorithm
+	Bytes     int
+	Cost      Credits // reserved; what is charged is in the settlement
+	Node      NodeID
+	Wait      time.Duration
+	SlotTime  time.Duration
+	ColdLoad  bool
+	Attempts  int // nodes tried
+	Reasons   []Reason
+	Settled   Settlement
+
+	reservation Reservation
+	admitted    bool
+	ran         bool // a device was asked: the outcome may be known or not
+}
+
+// Entry is one record of the journal. It holds no plaintext, no digest of a
+// plaintext, no secret.
+type Entry struct {
+	Time            time.Time
+	Phase           Phase
+	RequestID       uuid.UUID
+	ClientRequestID string
+	TraceID         string
+	Tenant          uuid.UUID
+	Project         string
+	Credential      uuid.UUID
+	Subject         string
+	Component       string
+	Op              Op
+	Key             uuid.UUID
+	KeyName         string
+	Version         uint32
+	Spec            Spec
+	Algorithm       Algorithm
+	Protection      Protection
+	Resource        string
+	Bytes           int
+	Node            NodeID
+	Cost            Credits // reserved
+	Charged         Credits
+	Settlement      SettlementState
+	Wait            time.Duration
+	SlotTime        time.Duration
+	Total           time.Duration
+	Outcome         string // "ok" or the kind of the error
+	Reasons         []Reason
+	Address         netip.Addr
+	UserAgent       string
+	// Count is the number of requests that an aggregated entry stands for;
+	// 0 and 1 are one.
+	Count uint32
+}
+
+// Phase says which part of a request an entry records.
+type Phase string
+
+// The phases. An intent comes before a state change commits; what it led to
+// follows as an outcome with the same request id.
+const (
+	PhaseIntent  Phase = "intent"
+	PhaseOutcome Phase = "outcome"
+)
