@@ -43,6 +43,11 @@ type Token interface {
 	// Unload destroys a loaded key. No call that uses it may be running.
 	Unload(Handle) error
 
+	// Enforces tries to unwrap a blob of each root under a template that asks
+	// for clear material, and tells whether the token refused every try. A
+	// token that gives in makes its domain "unenforced".
+	Enforces() (bool, error)
+
 	// Probe runs the canary: it unwraps a stored blob with the root and uses
 	// it. It is the only health check that counts.
 	Probe() error
