@@ -46,6 +46,38 @@ func Kinds() []Kind {
 	return all
 }
 
+var kindNames = [kindCount]string{
+	KindInternal:           "internal",
+	KindMalformed:          "malformed",
+	KindTooLarge:           "too_large",
+	KindUnsupportedMedia:   "unsupported_media_type",
+	KindUnauthenticated:    "unauthenticated",
+	KindPermissionDenied:   "permission_denied",
+	KindNotFound:           "not_found",
+	KindConflict:           "conflict",
+	KindKeyDisabled:        "key_disabled",
+	KindPendingDeletion:    "pending_deletion",
+	KindPreconditionFailed: "revision",
+	KindDecryptionFailed:   "decryption_failed",
+	KindInvalidArgument:    "invalid_argument",
+	KindUnsatisfiable:      "unsatisfiable",
+	KindQuotaExceeded:      "quota_exceeded",
+	KindQuotaExhausted:     "quota_exhausted",
+	KindReducedCapacity:    "reduced_capacity",
+	KindHSMUnavailable:     "hsm_unavailable",
+	KindAuditUnavailable:   "audit_unavailable",
+	KindStoreUnavailable:   "store_unavailable",
+	KindWaitExceeded:       "wait_exceeded",
+}
+
+// String is the kind's stable code, as clients and the journal see it.
+func (k Kind) String() string {
+	if k < kindCount {
+		return kindNames[k]
+	}
+	return kindNames[KindInternal]
+}
+
 // Reason is one cause of a wait or a refusal, with its numbers. Limit, Need
 // and Have are in the unit of the gate that gives the reason.
 type Reason struct {

@@ -217,8 +217,8 @@ type NodeID string
 // Scheduler hands work to a slot of a node.
 type Scheduler interface {
 	// Do waits for a slot on one of f.Nodes, runs work there, frees the slot
-	// and returns. It does not return while work runs; ctx bounds the
-	// waiting only. When work never ran it returns an *Error of
+	// and returns. It does not return while work runs; ctx and f.MaxWait
+	// bound the waiting only. When work never ran it returns an *Error of
 	// KindWaitExceeded, KindReducedCapacity or the kind of ctx's end. The
 	// returned wait is the time from the call to the start of work or to
 	// giving up.
@@ -232,6 +232,9 @@ type Flow struct {
 	Cost    Credits
 	// Nodes that can run the work, the preferred one first; not empty.
 	Nodes []NodeID
+	// MaxWait bounds the waiting; zero or less means that only a slot that is
+	// free now will do.
+	MaxWait time.Duration
 }
 
 // Verb is what a node can be asked to do with a key.

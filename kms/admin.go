@@ -1,0 +1,407 @@
+package kms
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// CreateTenantInput is the input of Service.CreateTenant.
+type CreateTenantInput struct {
+	Name        string
+	Tier        Tier // "": free, the most conservative
+	AllowSealed bool
+}
+
+// CreateTenant makes a tenant with its sealing key and its default project.
+func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantInput) (*Tenant, error) {
+	tenant := &Tenant{ID: newID(), Name: in.Name, Tier: in.Tier, State: TenantActive, AllowSealed: in.AllowSealed, Revision: 1}
+	err := s.run(ctx, t, &task{op: OpCreateTenant,
+		prepare: func(t *Ticket) error {
+			if !ValidName(in.Name) {
+				return errName("name")
+			}
+			if tenant.Tier == "" {
+				tenant.Tier = TierFree
+			}
+			t.Resource = tenant.ID.String()
+			return checkTier(tenant.Tier)
+		},
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			if tenant.Sealing, err = s.device.NewSealingKey(ctx, tenant.ID); err != nil {
+				return err
+			}
+			tenant.Created = s.clock()
+			return s.tenants.CreateTenant(ctx, tenant)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tenant, nil
+}
+
+func checkTier(tier Tier) error {
+	for _, known := range Tiers() {
+		if tier == known {
+			return nil
+		}
+	}
+	return Errorf(KindInvalidArgument, "tier: must be one of %v", Tiers())
+}
+
+// DescribeTenant returns a tenant by id or name.
+func (s *Service) DescribeTenant(ctx context.Context, t *Ticket, ref string) (*Tenant, error) {
+	var tenant *Tenant
+	err := s.run(ctx, t, &task{op: OpReadTenant, store: func(ctx context.Context, t *Ticket) (err error) {
+		if tenant, err = s.tenants.TenantByRef(ctx, ref); err == nil {
+			t.Resource = tenant.ID.String()
+		}
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return tenant, nil
+}
+
+// ListTenants returns a page of tenants ordered by name.
+func (s *Service) ListTenants(ctx context.Context, t *Ticket, page Page) (tenants []*Tenant, next string, err error) {
+	err = s.run(ctx, t, &task{op: OpReadTenant,
+		prepare: func(*Ticket) error { return checkPage(page) },
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			tenants, next, err = s.tenants.ListTenants(ctx, page)
+			return err
+		}})
+	if err != nil {
+		return nil, "", err
+	}
+	return tenants, next, nil
+}
+
+// UpdateTenant changes a tenant's tier, state or consent to SEALED keys. The
+// system tenant cannot be suspended: nobody could resume it.
+func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, change TenantChange) (*Tenant, error) {
+	var tenant *Tenant
+	err := s.run(ctx, t, &task{op: OpUpdateTenant,
+		prepare: func(t *Ticket) (err error) {
+			if change.Tier != nil {
+				if err := checkTier(*change.Tier); err != nil {
+					return err
+				}
+			}
+			if tenant, err = s.tenants.TenantByRef(ctx, ref); err != nil {
+				return err
+			}
+			t.Resource = tenant.ID.String()
+			if tenant.Name == SystemTenantName && change.State != nil && *change.State != TenantActive {
+				return Errorf(KindConflict, "the system tenant cannot be suspended")
+			}
+			return nil
+		},
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			tenant, err = s.tenants.UpdateTenant(ctx, tenant.ID, tenant.Revision, change)
+			return concurrently(err)
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return tenant, nil
+}
+
+// target finds the tenant that an administrative call acts on: "" is the
+// caller's own; another one takes an operator.
+func (s *Service) target(ctx context.Context, t *Ticket, ref string) (*Tenant, error) {
+	if ref == "" {
+		return t.By.Tenant, nil
+	}
+	if !t.By.Operator() {
+		return nil, ErrPermissionDenied
+	}
+	return s.tenants.TenantByRef(ctx, ref)
+}
+
+// administers decides on op in the tenant that ref names: inside the own
+// tenant by the scopes, in another one by being an operator whose scopes
+// allow the same class of operation on tenants.
+func administers(op Op, ref string) func(*Ticket) bool {
+	return func(t *Ticket) bool {
+		if ref == "" {
+			return t.By.Allowed(op, nil)
+		}
+		return t.By.Operator() && t.By.Scopes.allow(&OpInfo{Op: op, Class: op.Info().Class, Family: "operator"}, "")
+	}
+}
+
+// CreateProject makes a project in the tenant that ref names, "" for the own.
+func (s *Service) CreateProject(ctx context.Context, t *Ticket, ref, name string) (*Project, error) {
+	p := &Project{Name: name}
+	err := s.run(ctx, t, &task{op: OpCreateProject, allowed: administers(OpCreateProject, ref),
+		prepare: func(t *Ticket) error {
+			if !ValidName(name) {
+				return errName("name")
+			}
+			tenant, err := s.target(ctx, t, ref)
+			if err != nil {
+				return err
+			}
+			p.Tenant, t.Resource = tenant.ID, name
+			return nil
+		},
+		store: func(ctx context.Context, t *Ticket) error {
+			p.Created = s.clock()
+			return s.tenants.CreateProject(ctx, p)
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// ListProjects returns a page of a tenant's projects ordered by name.
+func (s *Service) ListProjects(ctx context.Context, t *Ticket, ref string, page Page) (projects []*Project, next string, err error) {
+	err = s.run(ctx, t, &task{op: OpReadProject, allowed: administers(OpReadProject, ref),
+		prepare: func(*Ticket) error { return checkPage(page) },
+		store: func(ctx context.Context, t *Ticket) error {
+			tenant, err := s.target(ctx, t, ref)
+			if err != nil {
+				return err
+			}
+			projects, next, err = s.tenants.ListProjects(ctx, tenant.ID, page)
+			return err
+		}})
+	if err != nil {
+		return nil, "", err
+	}
+	return projects, next, nil
+}
+
+// Bounds of a credential.
+const (
+	// MaxNetworks bounds the source networks that every authentication checks.
+	MaxNetworks = 32
+	// DefaultOverlap is how long the old secret lives after a rotation.
+	DefaultOverlap = 24 * time.Hour
+	// MaxOverlap is the longest that it may live.
+	MaxOverlap = 30 * 24 * time.Hour
+)
+
+// CreateCredentialInput is the input of Service.CreateCredential.
+type CreateCredentialInput struct {
+	Name      string
+	Project   string // "": default
+	Component string
+	Scopes    []string
+	Expires   time.Time // zero: never
+	Networks  []netip.Prefix
+}
+
+// CreateCredential mints a credential in the tenant that ref names, "" for
+// the own, and returns its token, which is shown this once. Nobody but an
+// operator can mint a credential that may more than the own one.
+func (s *Service) CreateCredential(ctx context.Context, t *Ticket, ref string, in CreateCredentialInput) (c *Credential, token string, err error) {
+	err = s.run(ctx, t, &task{op: OpCreateCredential, allowed: administers(OpCreateCredential, ref),
+		prepare: func(t *Ticket) (err error) {
+			c, err = s.newCredential(ctx, t, ref, in)
+			return err
+		},
+		store: func(ctx context.Context, t *Ticket) error {
+			c.Created = s.clock()
+			c.Secrets, token = s.mint(c)
+			return s.credentials.CreateCredential(ctx, c)
+		}})
+	if err != nil {
+		return nil, "", err
+	}
+	return c, token, nil
+}
+
+func (s *Service) newCredential(ctx context.Context, t *Ticket, ref string, in CreateCredentialInput) (*Credential, error) {
+	if !ValidName(in.Name) {
+		return nil, errName("name")
+	}
+	if in.Component != "" && !ValidName(in.Component) {
+		return nil, errName("component")
+	}
+	if in.Project == "" {
+		in.Project = DefaultProject
+	}
+	if !ValidName(in.Project) {
+		return nil, errName("project")
+	}
+	if !in.Expires.IsZero() && !in.Expires.After(s.clock()) {
+		return nil, Errorf(KindInvalidArgument, "expires_at: must lie in the future")
+	}
+	if len(in.Networks) > MaxNetworks {
+		return nil, Errorf(KindInvalidArgument, "networks: at most %d", MaxNetworks)
+	}
+	tenant, err := s.target(ctx, t, ref)
+	if err != nil {
+		return nil, err
+	}
+	scopes, err := ParseScopes(in.Scopes)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayGrant(t, tenant, scopes); err != nil {
+		return nil, err
+	}
+	if _, err := s.tenants.Project(ctx, tenant.ID, in.Project); err != nil {
+		return nil, err
+	}
+	c := &Credential{
+		ID: newID(), Tenant: tenant.ID, Project: in.Project, Name: in.Name, Component: in.Component,
+		Scopes: in.Scopes, Networks: in.Networks, Expires: in.Expires, Revision: 1,
+	}
+	t.Resource = c.ID.String()
+	return c, nil
+}
+
+// mayGrant refuses scopes wider than the caller's own. Operators may grant
+// anything inside an ordinary tenant, since they could suspend it as well;
+// scopes of operators exist in the system tenant only.
+func (s *Service) mayGrant(t *Ticket, tenant *Tenant, scopes Scopes) error {
+	for i := range scopes.list {
+		if scopes.list[i].family == "operator" && tenant.Name != SystemTenantName {
+			return Errorf(KindInvalidArgument, "scopes[%d]: operator scopes exist in the system tenant only", i)
+		}
+	}
+	if t.By.Operator() && tenant.Name != SystemTenantName {
+		return nil
+	}
+	if !t.By.Scopes.Covers(scopes) {
+		return &Error{Kind: KindPermissionDenied, Detail: "a credential cannot be given more than the one that mints it"}
+	}
+	return nil
+}
+
+func (s *Service) mint(c *Credential) ([]CredentialSecret, string) {
+	token, hash := s.pepper.newToken(c.ID, c.Tenant)
+	return []CredentialSecret{{Hash: hash, PepperVersion: s.pepper.Current(), Created: s.clock()}}, token
+}
+
+// DescribeCredential returns a credential of the tenant that ref names.
+func (s *Service) DescribeCredential(ctx context.Context, t *Ticket, ref, id string) (*Credential, error) {
+	var c *Credential
+	err := s.run(ctx, t, &task{op: OpReadCredential, allowed: administers(OpReadCredential, ref),
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			c, err = s.credential(ctx, t, ref, id)
+			return err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Service) credential(ctx context.Context, t *Ticket, ref, id string) (*Credential, error) {
+	tenant, err := s.target(ctx, t, ref)
+	if err != nil {
+		return nil, err
+	}
+	parsed, ok := parseRef(id)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	c, err := s.credentials.Credential(ctx, tenant.ID, parsed)
+	if err == nil {
+		t.Resource = c.ID.String()
+	}
+	return c, err
+}
+
+// ListCredentials returns a page of a tenant's credentials ordered by name.
+func (s *Service) ListCredentials(ctx context.Context, t *Ticket, ref string, page Page) (list []*Credential, next string, err error) {
+	err = s.run(ctx, t, &task{op: OpReadCredential, allowed: administers(OpReadCredential, ref),
+		prepare: func(*Ticket) error { return checkPage(page) },
+		store: func(ctx context.Context, t *Ticket) error {
+			tenant, err := s.target(ctx, t, ref)
+			if err != nil {
+				return err
+			}
+			list, next, err = s.credentials.ListCredentials(ctx, tenant.ID, page)
+			return err
+		}})
+	if err != nil {
+		return nil, "", err
+	}
+	return list, next, nil
+}
+
+// RotateCredential gives a credential a new secret, shown this once; the old
+// one lives on for overlap, so that clients can change over. With an overlap
+// of zero it dies at once. A third secret cannot be had: the older of two
+// goes.
+func (s *Service) RotateCredential(ctx context.Context, t *Ticket, ref, id string, overlap time.Duration) (c *Credential, token string, err error) {
+	err = s.changeCredential(ctx, t, OpRotateCredential, ref, id, &c, func(old *Credential) (CredentialChange, error) {
+		if overlap < 0 || overlap > MaxOverlap {
+			return CredentialChange{}, Errorf(KindInvalidArgument, "overlap: must be 0 to %d hours", int(MaxOverlap.Hours()))
+		}
+		if !old.live(s.clock()) {
+			return CredentialChange{}, Errorf(KindConflict, "the credential is revoked or expired")
+		}
+		// Nobody turns the credential of someone mightier into his own.
+		scopes, err := ParseScopes(old.Scopes)
+		if err != nil {
+			return CredentialChange{}, Wrap(KindInternal, err, "the credential's record is not usable")
+		}
+		if !t.By.Operator() && !t.By.Scopes.Covers(scopes) {
+			return CredentialChange{}, ErrPermissionDenied
+		}
+		var secrets []CredentialSecret
+		secrets, token = s.mint(old)
+		if overlap > 0 && len(old.Secrets) > 0 {
+			last := old.Secrets[0] // the newest is first
+			if end := s.clock().Add(overlap); last.Expires.IsZero() || end.Before(last.Expires) {
+				last.Expires = end
+			}
+			secrets = append(secrets, last)
+		}
+		return CredentialChange{Secrets: secrets}, nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return c, token, nil
+}
+
+// RevokeCredential ends a credential at once and for good.
+func (s *Service) RevokeCredential(ctx context.Context, t *Ticket, ref, id string) (c *Credential, err error) {
+	err = s.changeCredential(ctx, t, OpRevokeCredential, ref, id, &c, func(old *Credential) (CredentialChange, error) {
+		if !old.Revoked.IsZero() {
+			return CredentialChange{}, Errorf(KindConflict, "the credential is revoked already")
+		}
+		now := s.clock()
+		return CredentialChange{Revoked: &now}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Service) changeCredential(ctx context.Context, t *Ticket, op Op, ref, id string, out **Credential,
+	plan func(*Credential) (CredentialChange, error)) error {
+	var old *Credential
+	var change CredentialChange
+	return s.run(ctx, t, &task{op: op, allowed: administers(op, ref),
+		prepare: func(t *Ticket) (err error) {
+			if old, err = s.credential(ctx, t, ref, id); err != nil {
+				return err
+			}
+			change, err = plan(old)
+			return err
+		},
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			*out, err = s.credentials.UpdateCredential(ctx, old.Tenant, old.ID, old.Revision, change)
+			return concurrently(err)
+		}})
+}
+
+// Nodes reports the nodes of the pool.
+func (s *Service) Nodes(ctx context.Context, t *Ticket) ([]NodeStatus, error) {
+	if err := s.run(ctx, t, &task{op: OpReadNodes}); err != nil {
+		return nil, err
+	}
+	return s.device.Status(), nil
+}

@@ -1,0 +1,256 @@
+package kms
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"hash"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"uuid"
+)
+
+// A credential token has two parts:
+//
+//	slk_<id>_<secret>
+//
+// <id> is the lower-case base32 (RFC 4648, unpadded) of the credential's UUID,
+// the version of the pepper (u8) and the first 8 bytes of
+// HMAC-SHA-256(pepper, "credential id" ‖ UUID ‖ version). That MAC is checked
+// before anything is looked up, so that invented ids cost no database call.
+// <secret> is the base32 of 32 random bytes, shown once and stored only as
+// HMAC-SHA-256(pepper, "credential secret" ‖ UUID ‖ tenant ‖ secret).
+const (
+	tokenPrefix   = "slk_"
+	tokenMACSize  = 8
+	tokenIDSize   = 16 + 1 + tokenMACSize
+	secretSize    = 32
+	tokenIDText   = 40 // base32 of tokenIDSize bytes
+	secretText    = 52 // base32 of secretSize bytes
+	tokenTextSize = len(tokenPrefix) + tokenIDText + 1 + secretText
+)
+
+var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Labels that keep the two uses of the pepper apart.
+const (
+	labelCredentialID     = "sluice credential id\x00"
+	labelCredentialSecret = "sluice credential secret\x00"
+)
+
+// Pepper holds the versions of the key under which credentials are hashed. It
+// is immutable and safe for concurrent use.
+type Pepper struct {
+	current  uint32
+	versions map[uint32]*sync.Pool // :: version → pool of keyed HMAC states
+}
+
+// PepperSize is the length of a pepper in bytes.
+const PepperSize = 32
+
+// NewPepper makes a Pepper of its versions, 1 to 255, each PepperSize bytes;
+// the highest is current. It keeps no reference to the values.
+func NewPepper(versions map[uint32][]byte) (*Pepper, error) {
+	p := &Pepper{versions: make(map[uint32]*sync.Pool, len(versions))}
+	for v, secret := range versions {
+		if v == 0 || v > 255 || len(secret) != PepperSize {
+			return nil, Errorf(KindInternal, "pepper version %d is not usable", v)
+		}
+		key := [PepperSize]byte(secret)
+		p.versions[v] = &sync.Pool{New: func() any { return hmac.New(sha256.New, key[:]) }}
+		p.current = max(p.current, v)
+	}
+	if p.current == 0 {
+		return nil, Errorf(KindInternal, "there is no pepper")
+	}
+	return p, nil
+}
+
+// Current returns the version under which new hashes are made.
+func (p *Pepper) Current() uint32 { return p.current }
+
+func (p *Pepper) mac(version uint32, label string, parts ...[]byte) (sum [32]byte, ok bool) {
+	pool := p.versions[version]
+	if pool == nil {
+		return sum, false
+	}
+	h := pool.Get().(hash.Hash)
+	h.Reset()
+	h.Write([]byte(label))
+	for _, part := range parts {
+		h.Write(part)
+	}
+	h.Sum(sum[:0])
+	pool.Put(h)
+	return sum, true
+}
+
+// CredentialHash is what is stored of a secret. The tenant is under the hash
+// so that a row moved to another tenant authenticates nobody.
+func (p *Pepper) CredentialHash(version uint32, id, tenant uuid.UUID, secret []byte) (sum [32]byte, ok bool) {
+	return p.mac(version, labelCredentialSecret, id[:], tenant[:], secret)
+}
+
+// newToken makes a secret for a credential and the token that shows it.
+func (p *Pepper) newToken(id, tenant uuid.UUID) (token string, hash [32]byte) {
+	var secret [secretSize]byte
+	rand.Read(secret[:])
+	hash, _ = p.CredentialHash(p.current, id, tenant, secret[:])
+	var raw [tokenIDSize]byte
+	copy(raw[:], id[:])
+	raw[16] = byte(p.current)
+	mac, _ := p.mac(p.current, labelCredentialID, raw[:17])
+	copy(raw[17:], mac[:tokenMACSize])
+	token = tokenPrefix + tokenEncoding.EncodeToString(raw[:]) + "_" + tokenEncoding.EncodeToString(secret[:])
+	clear(secret[:])
+	return token, hash
+}
+
+// parseToken checks a token's form and the MAC of its id.
+func (p *Pepper) parseToken(token string) (id uuid.UUID, secret [secretSize]byte, ok bool) {
+	if len(token) != tokenTextSize || token[:len(tokenPrefix)] != tokenPrefix ||
+		token[len(tokenPrefix)+tokenIDText] != '_' {
+		return id, secret, false
+	}
+	var raw [tokenIDSize]byte
+	if _, err := tokenEncoding.Decode(raw[:], []byte(token[len(tokenPrefix):len(tokenPrefix)+tokenIDText])); err != nil {
+		return id, secret, false
+	}
+	// The last character of a secret carries 4 bits that mean nothing; they
+	// must be zero, so that a token has one spelling.
+	if _, err := tokenEncoding.Decode(secret[:], []byte(token[tokenTextSize-secretText:])); err != nil ||
+		strings.IndexByte("aq", token[tokenTextSize-1]) < 0 {
+		return id, secret, false
+	}
+	mac, known := p.mac(uint32(raw[16]), labelCredentialID, raw[:17])
+	if !known || subtle.ConstantTimeCompare(mac[:tokenMACSize], raw[17:]) != 1 {
+		return id, secret, false
+	}
+	return uuid.UUID(raw[:16]), secret, true
+}
+
+// Authenticator turns credential tokens into principals. It is safe for
+// concurrent use.
+type Authenticator struct {
+	credentials Credentials
+	tenants     Tenants
+	pepper      *Pepper
+	clock       func() time.Time
+	cache       sync.Map // :: credential id → *authenticated
+	cached      atomic.Int64
+}
+
+// maxCachedPrincipals bounds Authenticator's cache: at some 500 bytes each,
+// 32 MiB. When it is full the cache starts anew, which costs each credential
+// one parse of its scopes.
+const maxCachedPrincipals = 1 << 16
+
+// authenticated is a principal made from one state of its rows; new states
+// are new pointers, so comparing pointers tells whether it is still right.
+type authenticated struct {
+	credential *Credential
+	tenant     *Tenant
+	principal  *Principal
+}
+
+// NewAuthenticator makes an Authenticator.
+func NewAuthenticator(c Credentials, t Tenants, p *Pepper, clock func() time.Time) *Authenticator {
+	return &Authenticator{credentials: c, tenants: t, pepper: p, clock: clock}
+}
+
+// Authenticate returns the principal of a token presented from an address.
+// Unknown, wrong, expired and revoked credentials and addresses that the
+// credential does not allow give ErrUnauthenticated; a suspended tenant gives
+// KindPermissionDenied. A warm credential costs no database call.
+func (a *Authenticator) Authenticate(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
+	id, secret, ok := a.pepper.parseToken(token)
+	if !ok {
+		return nil, ErrUnauthenticated
+	}
+	defer clear(secret[:])
+	c, err := a.credentials.CredentialForAuthentication(ctx, id)
+	if err != nil {
+		if KindOf(err) == KindNotFound {
+			return nil, ErrUnauthenticated
+		}
+		return nil, err
+	}
+	now := a.clock()
+	if !a.matches(c, secret[:], now) || !c.live(now) || !c.allowsAddress(from) {
+		return nil, ErrUnauthenticated
+	}
+	tenant, err := a.tenants.Tenant(ctx, c.Tenant)
+	if err != nil {
+		if KindOf(err) == KindNotFound {
+			return nil, ErrUnauthenticated
+		}
+		return nil, err
+	}
+	p, err := a.principal(c, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if tenant.State != TenantActive {
+		return p, Errorf(KindPermissionDenied, "the tenant is suspended")
+	}
+	return p, nil
+}
+
+// matches compares the secret with every live one, in time that does not
+// depend on which matches.
+func (a *Authenticator) matches(c *Credential, secret []byte, now time.Time) bool {
+	match := 0
+	for i := range c.Secrets {
+		s := &c.Secrets[i]
+		h, ok := a.pepper.CredentialHash(s.PepperVersion, c.ID, c.Tenant, secret)
+		if ok && (s.Expires.IsZero() || now.Before(s.Expires)) {
+			match |= subtle.ConstantTimeCompare(h[:], s.Hash[:])
+		}
+	}
+	return match == 1
+}
+
+func (c *Credential) live(now time.Time) bool {
+	return c.Revoked.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
+}
+
+func (c *Credential) allowsAddress(from netip.Addr) bool {
+	if len(c.Networks) == 0 {
+		return true
+	}
+	from = from.Unmap()
+	for _, n := range c.Networks {
+		if n.Contains(from) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Authenticator) principal(c *Credential, t *Tenant) (*Principal, error) {
+	if v, ok := a.cache.Load(c.ID); ok {
+		if hit := v.(*authenticated); hit.credential == c && hit.tenant == t {
+			return hit.principal, nil
+		}
+	}
+	scopes, err := ParseScopes(c.Scopes)
+	if err != nil {
+		// A stored scope that no longer parses takes its credential down,
+		// never wider.
+		return nil, Wrap(KindInternal, err, "the credential's record is not usable")
+	}
+	p := &Principal{Tenant: t, Project: c.Project, Credential: c.ID, Component: c.Component, Scopes: scopes}
+	if _, existed := a.cache.Swap(c.ID, &authenticated{c, t, p}); !existed {
+		if a.cached.Add(1) > maxCachedPrincipals {
+			a.cache.Clear()
+			a.cached.Store(0)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,319 @@
+package kms
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+	"uuid"
+)
+
+// Service is the key service behind its ports. It is safe for concurrent use.
+type Service struct {
+	keys        Keys
+	tenants     Tenants
+	credentials Credentials
+	quota       Quota
+	scheduler   Scheduler
+	device      Device
+	journal     Journal
+	pepper      *Pepper
+	observer    Observer
+	log         *slog.Logger
+	clock       func() time.Time
+}
+
+// Config is what a Service needs; every field is required.
+type Config struct {
+	Keys        Keys
+	Tenants     Tenants
+	Credentials Credentials
+	Quota       Quota
+	Scheduler   Scheduler
+	Device      Device
+	Journal     Journal
+	Pepper      *Pepper
+	Observer    Observer
+	Log         *slog.Logger
+	Clock       func() time.Time
+}
+
+// NewService makes a Service.
+func NewService(c Config) *Service {
+	return &Service{
+		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
+		quota: c.Quota, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
+		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
+	}
+}
+
+// task is what a verb hands to the route.
+type task struct {
+	op Op
+	// ref names the key acted on, "" for none.
+	ref string
+	// bytes is the size of the input, for the price.
+	bytes int
+	// prepare checks the request against the key and plans the work, before
+	// anything is spent. nil: nothing to check.
+	prepare func(t *Ticket) error
+	// nodes lists the nodes that can run execute. nil: no device step.
+	nodes func(t *Ticket) ([]NodeID, error)
+	// execute is the device step, on a slot of the node. It may run again on
+	// another node when it returned KindHSMUnavailable.
+	execute func(ctx context.Context, t *Ticket, node NodeID) error
+	// store reads or changes stored state after the device step; a change that
+	// was begun is finished even when the client leaves. nil: none.
+	store func(ctx context.Context, t *Ticket) error
+	// spec prices operations on a key that does not exist yet.
+	spec Spec
+	// allowed overrides Principal.Allowed, for acts on another tenant.
+	allowed func(t *Ticket) bool
+}
+
+// Time limits of a request's steps.
+const (
+	// commitTimeout bounds the store's part of a state change: the client may
+	// have left, but the change must not hang for ever.
+	commitTimeout = 10 * time.Second
+	// maxNodeAttempts bounds fail-over. The design allows one retry on
+	// another node; a domain that loses two nodes at once is answered with
+	// the third.
+	maxNodeAttempts = 3
+)
+
+// maxWait is how long a request of an urgency may wait for a slot.
+func maxWait(u Urgency) time.Duration {
+	switch u {
+	case UrgencyInteractive:
+		return time.Second
+	case UrgencyBulk:
+		return 30 * time.Second
+	}
+	return 2 * time.Second
+}
+
+// run is the route: travel, then close, always and once.
+func (s *Service) run(ctx context.Context, t *Ticket, k *task) error {
+	t.Op = k.op
+	t.Bytes = k.bytes
+	err := s.travel(ctx, t, k)
+	return s.close(ctx, t, err)
+}
+
+// travel takes the steps 1 to 5. Nothing here undoes anything: close does.
+func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	if k.ref != "" {
+		key, err := s.lookup(ctx, t.By, k.ref)
+		if err != nil {
+			return err
+		}
+		t.Key = key
+	}
+	if !s.allowed(t, k) {
+		return ErrPermissionDenied
+	}
+	if k.prepare != nil {
+		if err := k.prepare(t); err != nil {
+			return err
+		}
+	}
+	if err := s.admit(t, k); err != nil {
+		return err
+	}
+	if t.DryRun {
+		return nil
+	}
+	if k.op.Info().Changes {
+		if err := s.journal.Record(ctx, s.entry(t, PhaseIntent, nil)); err != nil {
+			return Wrap(KindAuditUnavailable, err, "the journal cannot record the change")
+		}
+	}
+	if k.nodes != nil {
+		if err := s.dispatch(ctx, t, k); err != nil {
+			return err
+		}
+	}
+	if k.store != nil {
+		// The client may leave; what was begun is finished.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		defer cancel()
+		return k.store(ctx, t)
+	}
+	return nil
+}
+
+// lookup finds a key that the principal may know of: another project's key is
+// as missing as another tenant's.
+func (s *Service) lookup(ctx context.Context, by *Principal, ref string) (*Key, error) {
+	key, err := s.keys.Lookup(ctx, by.Tenant.ID, ref)
+	if err != nil {
+		return nil, err
+	}
+	if !by.Sees(key.Project) {
+		return nil, ErrNotFound
+	}
+	return key, nil
+}
+
+func (s *Service) allowed(t *Ticket, k *task) bool {
+	if k.allowed != nil {
+		return k.allowed(t)
+	}
+	return t.By.Allowed(k.op, t.Key)
+}
+
+func (s *Service) admit(t *Ticket, k *task) error {
+	r := AdmitRequest{
+		RequestID: t.RequestID, Principal: t.By, Op: k.op, Spec: k.spec,
+		Bytes: k.bytes, Urgency: t.Urgency,
+	}
+	if t.Key != nil {
+		r.Spec, r.Key = t.Key.Spec, t.Key.ID
+	}
+	reservation, err := s.quota.Admit(&r)
+	if err != nil {
+		return err
+	}
+	t.reservation, t.admitted, t.Cost = reservation, true, reservation.Cost
+	return nil
+}
+
+// dispatch waits for a slot and runs the device step there; when the node
+// fails it goes on to the next one.
+func (s *Service) dispatch(ctx context.Context, t *Ticket, k *task) error {
+	nodes, err := k.nodes(t)
+	if err != nil {
+		return err
+	}
+	flow := Flow{Tenant: t.By.Tenant.ID, Urgency: t.Urgency, Cost: t.Cost, Nodes: nodes, MaxWait: maxWait(t.Urgency)}
+	if !t.Deadline.IsZero() {
+		flow.MaxWait = min(flow.MaxWait, t.Deadline.Sub(s.clock()))
+	}
+	work := context.WithoutCancel(ctx)
+	for {
+		var execErr error
+		wait, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
+			t.Node, t.ran = node, true
+			t.Attempts++
+			execErr = guard(func() error { return k.execute(work, t, node) })
+		})
+		t.Wait += wait
+		if err != nil {
+			return err
+		}
+		if KindOf(execErr) != KindHSMUnavailable || t.Attempts >= maxNodeAttempts {
+			return execErr
+		}
+		failed := t.Node
+		flow.Nodes = slices.DeleteFunc(slices.Clone(flow.Nodes), func(n NodeID) bool { return n == failed })
+		if len(flow.Nodes) == 0 {
+			return execErr
+		}
+	}
+}
+
+// guard turns a panic in a device step into an error, so that the slot is
+// freed and the entry written whatever happened.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return f()
+}
+
+// panicError describes a panic without its value, which could hold anything;
+// run-time errors are safe to print.
+func panicError(p any) error {
+	what := fmt.Sprintf("%T", p)
+	if e, ok := p.(interface{ RuntimeError() }); ok {
+		what = fmt.Sprint(e)
+	}
+	return &Error{Kind: KindInternal, Detail: "internal error", Err: fmt.Errorf("panic: %s\n%s", what, debug.Stack())}
+}
+
+// close settles, records and reports a request, and withholds the answer when
+// the journal cannot take its entry.
+func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
+	t.Settled = settlement(t, err)
+	entry := s.entry(t, PhaseOutcome, err)
+	if jerr := s.journal.Record(context.WithoutCancel(ctx), entry); jerr != nil {
+		err = Wrap(KindAuditUnavailable, jerr, "the journal cannot record the request")
+	}
+	if t.admitted {
+		s.quota.Settle(t.reservation, t.Settled)
+	}
+	if KindOf(err) == KindInternal && err != nil {
+		s.log.LogAttrs(ctx, slog.LevelError, "request failed",
+			slog.String("request_id", t.RequestID.String()), slog.String("op", string(t.Op)), slog.Any("error", err))
+	}
+	s.observer.Request(t, err)
+	return err
+}
+
+// settlement decides what a request is charged: everything when it ran, a
+// quarter but at least one credit when it ran and failed by the client's
+// fault, nothing when it never ran or failed by ours.
+func settlement(t *Ticket, err error) Settlement {
+	s := Settlement{State: Cancelled, SlotTime: t.SlotTime}
+	if !t.admitted || t.DryRun {
+		return s
+	}
+	switch KindOf(err) {
+	case KindDecryptionFailed, KindInvalidArgument:
+		if t.ran {
+			s.State, s.Charged = Partial, min(t.Cost, max(t.Cost/4, Credit))
+		}
+	default:
+		if err == nil {
+			s.State, s.Charged = Settled, t.Cost
+		}
+	}
+	return s
+}
+
+// entry makes the journal's record of a ticket.
+func (s *Service) entry(t *Ticket, phase Phase, err error) *Entry {
+	now := s.clock()
+	e := &Entry{
+		Time: now, Phase: phase, RequestID: t.RequestID, ClientRequestID: t.ClientRequestID, TraceID: t.TraceID,
+		Op: t.Op, Version: t.Version, Algorithm: t.Algorithm, Resource: t.Resource, Bytes: t.Bytes,
+		Node: t.Node, Cost: t.Cost, Charged: t.Settled.Charged, Settlement: t.Settled.State,
+		Wait: t.Wait, SlotTime: t.SlotTime, Total: now.Sub(t.Received),
+		Outcome: "ok", Reasons: t.Reasons, Address: t.Address, UserAgent: t.UserAgent,
+	}
+	if by := t.By; by != nil {
+		e.Tenant, e.Project, e.Credential = by.Tenant.ID, by.Project, by.Credential
+		e.Subject, e.Component = by.Subject, by.Component
+	}
+	if k := t.Key; k != nil {
+		e.Key, e.KeyName, e.Spec, e.Protection = k.ID, k.Name, k.Spec, k.Protection
+	}
+	if phase == PhaseIntent {
+		e.Outcome = ""
+	} else if err != nil {
+		e.Outcome = KindOf(err).String()
+	}
+	return e
+}
+
+// Refuse records a request that reached no verb: its body was malformed, its
+// caller not authenticated. op is what the route would have done. It returns
+// err, or KindAuditUnavailable when the journal cannot take the entry.
+func (s *Service) Refuse(ctx context.Context, t *Ticket, op Op, err error) error {
+	t.Op = op
+	return s.close(ctx, t, err)
+}
+
+// newID makes an id for a new object: time-ordered, so that rows made
+// together lie together.
+func newID() uuid.UUID { return uuid.NewV7() }
