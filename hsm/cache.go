@@ -1,0 +1,223 @@
+package hsm
+
+import (
+	"container/list"
+	"sync"
+	"time"
+	"uuid"
+)
+
+// handleCache keeps the handles of loaded keys of one node. A handle is
+// loaded once however many ask for it, is not destroyed while a call uses it,
+// and is never used in another epoch than its own. It is safe for concurrent
+// use; the shards share no lock.
+type handleCache struct {
+	unload func(Handle) error
+	clock  func() time.Time
+	shards [cacheShards]cacheShard
+}
+
+const (
+	// cacheShards spreads the cache's locks; with a call taking tens of
+	// microseconds, 16 keep the chance of two slots meeting small.
+	cacheShards = 16
+	// maxHandles bounds a node's loaded keys. A session object of SoftHSM
+	// costs 7 to 8 KiB, so this is some 128 MiB a node at most.
+	maxHandles = 16384
+)
+
+type cacheShard struct {
+	mu      sync.Mutex
+	entries map[uuid.UUID]*cacheEntry
+	lru     list.List // of *cacheEntry that are loaded and unused, the oldest in front
+	max     int
+	hits    uint64
+	misses  uint64
+}
+
+// cacheEntry is one loaded or loading key. Fields below the line are guarded
+// by its shard's mutex.
+type cacheEntry struct {
+	id     uuid.UUID
+	epoch  uint64
+	loaded chan struct{} // closed when handle or err is set
+
+	handle   Handle
+	err      error
+	refs     int
+	dropped  bool // no longer in entries: the last user destroys it
+	lru      *list.Element
+	lastUsed time.Time
+}
+
+func newHandleCache(max int, unload func(Handle) error, clock func() time.Time) *handleCache {
+	c := &handleCache{unload: unload, clock: clock}
+	for i := range c.shards {
+		c.shards[i] = cacheShard{entries: map[uuid.UUID]*cacheEntry{}, max: (max + cacheShards - 1) / cacheShards}
+		c.shards[i].lru.Init()
+	}
+	return c
+}
+
+func (c *handleCache) shard(id uuid.UUID) *cacheShard {
+	// The last bytes of a UUIDv7 are random.
+	return &c.shards[id[15]%cacheShards]
+}
+
+// acquire returns the entry of id in the epoch, loading it when it is not
+// there; cold tells whether this call waited for a load. The caller must
+// release the entry.
+func (c *handleCache) acquire(id uuid.UUID, epoch uint64, load func() (Handle, error)) (e *cacheEntry, cold bool, err error) {
+	s := c.shard(id)
+	s.mu.Lock()
+	e = s.entries[id]
+	if e != nil && e.epoch != epoch {
+		s.dropLocked(e) // its handle died with its epoch: nothing to unload
+		e = nil
+	}
+	if e != nil {
+		s.hits++
+		s.useLocked(e)
+		s.mu.Unlock()
+		select {
+		case <-e.loaded:
+		default:
+			cold = true
+			<-e.loaded
+		}
+		if e.err != nil {
+			c.release(e)
+			return nil, cold, e.err
+		}
+		return e, cold, nil
+	}
+	s.misses++
+	e = &cacheEntry{id: id, epoch: epoch, loaded: make(chan struct{}), refs: 1}
+	s.entries[id] = e
+	victims := s.trimLocked()
+	s.mu.Unlock()
+	c.destroy(victims)
+
+	handle, err := loadSafely(load)
+
+	s.mu.Lock()
+	e.handle, e.err = handle, err
+	if err != nil {
+		s.dropLocked(e)
+	}
+	s.mu.Unlock()
+	close(e.loaded)
+	if err != nil {
+		return nil, true, err
+	}
+	return e, true, nil
+}
+
+// loadSafely turns a panic in load into an error: others wait for the entry.
+func loadSafely(load func() (Handle, error)) (h Handle, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &Error{Class: ClassAmbiguous, Call: "load", Err: panicked(p)}
+		}
+	}()
+	return load()
+}
+
+// release ends a use of the entry.
+func (c *handleCache) release(e *cacheEntry) {
+	s := c.shard(e.id)
+	s.mu.Lock()
+	e.refs--
+	e.lastUsed = c.clock()
+	destroy := e.dropped && e.refs == 0 && e.err == nil
+	if !e.dropped && e.refs == 0 {
+		e.lru = s.lru.PushBack(e)
+	}
+	s.mu.Unlock()
+	if destroy {
+		c.destroy([]*cacheEntry{e})
+	}
+}
+
+// drop forgets an entry, for instance because its handle was stale; the last
+// of its users destroys it.
+func (c *handleCache) drop(e *cacheEntry) {
+	s := c.shard(e.id)
+	s.mu.Lock()
+	s.dropLocked(e)
+	s.mu.Unlock()
+}
+
+func (s *cacheShard) useLocked(e *cacheEntry) {
+	e.refs++
+	if e.lru != nil {
+		s.lru.Remove(e.lru)
+		e.lru = nil
+	}
+}
+
+func (s *cacheShard) dropLocked(e *cacheEntry) {
+	if e.dropped {
+		return
+	}
+	e.dropped = true
+	if s.entries[e.id] == e {
+		delete(s.entries, e.id)
+	}
+	if e.lru != nil {
+		s.lru.Remove(e.lru)
+		e.lru = nil
+	}
+}
+
+// trimLocked takes the longest unused entries out until the shard is within
+// its bound. Entries in use do not count as victims: the bound gives way to
+// correctness by at most the number of slots.
+func (s *cacheShard) trimLocked() []*cacheEntry {
+	var victims []*cacheEntry
+	for len(s.entries) > s.max && s.lru.Len() > 0 {
+		e := s.lru.Front().Value.(*cacheEntry)
+		s.dropLocked(e)
+		victims = append(victims, e)
+	}
+	return victims
+}
+
+func (c *handleCache) destroy(entries []*cacheEntry) {
+	for _, e := range entries {
+		// A handle that cannot be destroyed is gone or dies with its token.
+		_ = c.unload(e.handle)
+	}
+}
+
+// sweep destroys what was not used since the given time.
+func (c *handleCache) sweep(unusedSince time.Time) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		var victims []*cacheEntry
+		s.mu.Lock()
+		for front := s.lru.Front(); front != nil; front = s.lru.Front() {
+			e := front.Value.(*cacheEntry)
+			if !e.lastUsed.Before(unusedSince) {
+				break
+			}
+			s.dropLocked(e)
+			victims = append(victims, e)
+		}
+		s.mu.Unlock()
+		c.destroy(victims)
+	}
+}
+
+// stats returns the number of loaded keys, hits and misses.
+func (c *handleCache) stats() (loaded int, hits, misses uint64) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		loaded += len(s.entries)
+		hits += s.hits
+		misses += s.misses
+		s.mu.Unlock()
+	}
+	return loaded, hits, misses
+}

@@ -1,0 +1,132 @@
+package hsm
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// selfTest replays the domain's self-test keys on the node: load, use, check
+// with the engine, tamper. Families that fail are not offered there; it is an
+// error when none passes. It runs before the node takes traffic.
+func (n *node) selfTest(judge *node) error {
+	failed := map[kms.Family]bool{}
+	passed := map[kms.Family]bool{}
+	for _, k := range n.domain.SelfTests {
+		family := k.Spec.Info().Family
+		if err := n.testKey(judge, k); err != nil {
+			failed[family] = true
+			n.log.Warn("self-test failed", slog.String("node", string(n.id)),
+				slog.String("spec", string(k.Spec)), slog.Any("error", err))
+			continue
+		}
+		passed[family] = true
+	}
+	for f := range passed {
+		if !failed[f] {
+			n.families = append(n.families, f)
+		}
+	}
+	if len(n.families) == 0 {
+		return fmt.Errorf("no algorithm family passed the self-test")
+	}
+	if err := n.token.Probe(); err != nil {
+		return fmt.Errorf("running the canary: %w", err)
+	}
+	return nil
+}
+
+// selfTestMessage is what the self-test signs, encrypts and authenticates.
+var selfTestMessage = []byte("sluice self-test")
+
+func (n *node) testKey(judge *node, k SelfTestKey) error {
+	var h Handle
+	err := n.load(nil, func() (err error) {
+		h, err = n.token.Load(k.Material, k.Spec, k.Usage)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("loading: %w", err)
+	}
+	defer n.load(nil, func() error { return n.token.Unload(h) })
+
+	alg := k.Spec.Info().Algorithms(k.Usage)[0]
+	base := Call{Algorithm: alg, Spec: k.Spec, Handle: h, PublicKey: k.PublicKey, Input: selfTestMessage}
+	switch k.Usage {
+	case kms.UsageSignVerify:
+		return n.testSignature(judge, base)
+	case kms.UsageGenerateVerifyMAC:
+		return n.testMAC(base)
+	case kms.UsageEncryptDecrypt:
+		if k.Spec.Info().Symmetric() {
+			return n.testAEAD(base)
+		}
+		return n.testDecryption(judge, base)
+	}
+	return fmt.Errorf("unknown usage")
+}
+
+func (n *node) testSignature(judge *node, c Call) error {
+	c.Verb = kms.VerbSign
+	if _, err := n.call(&c); err != nil {
+		return fmt.Errorf("signing: %w", err)
+	}
+	verify := Call{Verb: kms.VerbVerify, Algorithm: c.Algorithm, Spec: c.Spec, PublicKey: c.PublicKey, Input: c.Input, Signature: c.Output}
+	if _, err := judge.call(&verify); err != nil || !verify.Valid {
+		return fmt.Errorf("the signature does not verify")
+	}
+	verify.Input = []byte("another message")
+	if _, err := judge.call(&verify); err != nil || verify.Valid {
+		return fmt.Errorf("the signature verifies for another message")
+	}
+	return nil
+}
+
+func (n *node) testMAC(c Call) error {
+	c.Verb = kms.VerbMAC
+	if _, err := n.call(&c); err != nil {
+		return fmt.Errorf("computing a MAC: %w", err)
+	}
+	again, other := c, c
+	other.Input = []byte("another message")
+	if _, err := n.call(&again); err != nil || !bytes.Equal(again.Output, c.Output) {
+		return fmt.Errorf("the MAC of the same message differs")
+	}
+	if _, err := n.call(&other); err != nil || bytes.Equal(other.Output, c.Output) {
+		return fmt.Errorf("the MAC of another message is the same")
+	}
+	return nil
+}
+
+func (n *node) testAEAD(c Call) error {
+	c.Verb, c.Nonce, c.AAD = kms.VerbEncrypt, make([]byte, gcmNonceSize), []byte("aad")
+	if _, err := n.call(&c); err != nil {
+		return fmt.Errorf("encrypting: %w", err)
+	}
+	open := c
+	open.Verb, open.Input, open.Output = kms.VerbDecrypt, c.Output, nil
+	if _, err := n.call(&open); err != nil || !bytes.Equal(open.Output, selfTestMessage) {
+		return fmt.Errorf("decrypting does not give the plaintext back")
+	}
+	tampered := open
+	tampered.Input, tampered.Output = bytes.Clone(c.Output), nil
+	tampered.Input[0] ^= 1
+	if _, err := n.call(&tampered); err == nil {
+		return fmt.Errorf("a tampered ciphertext decrypts")
+	}
+	return nil
+}
+
+func (n *node) testDecryption(judge *node, c Call) error {
+	seal := Call{Verb: kms.VerbEncrypt, Algorithm: c.Algorithm, Spec: c.Spec, PublicKey: c.PublicKey, Input: c.Input}
+	if _, err := judge.call(&seal); err != nil {
+		return fmt.Errorf("encrypting with the public key: %w", err)
+	}
+	c.Verb, c.Input = kms.VerbDecrypt, seal.Output
+	if _, err := n.call(&c); err != nil || !bytes.Equal(c.Output, selfTestMessage) {
+		return fmt.Errorf("decrypting does not give the plaintext back")
+	}
+	return nil
+}
