@@ -16,14 +16,14 @@ func doTyped(ctx context.Context, s *Scheduler, nodes []nodeID, work func(nodeID
 	for _, n := range nodes {
 		names = append(names, string(n))
 	}
-	_, err := s.Do(ctx, Flow{Nodes: names}, func(n string) { work(nodeID(n)) })
+	_, err := s.Do(ctx, on(names...), func(n string) { work(nodeID(n)) })
 	return err
 }
 
 func TestUncontendedDoAllocatesNothing(t *testing.T) {
 	s := newScheduler(t, Options{}, Node{ID: "a", Slots: 4}, Node{ID: "b", Slots: 4})
 	ctx := t.Context()
-	flow := Flow{Nodes: []string{"a", "b"}}
+	flow := on("a", "b")
 	ran := 0
 	if got := testing.AllocsPerRun(1000, func() { s.Do(ctx, flow, func(string) { ran++ }) }); got != 0 {
 		t.Errorf("%v allocations per Do", got)
@@ -39,7 +39,7 @@ func TestUncontendedDoAllocatesNothing(t *testing.T) {
 
 func BenchmarkUncontended(b *testing.B) {
 	s := newScheduler(b, Options{}, Node{ID: "a", Slots: 4}, Node{ID: "b", Slots: 4})
-	flow := Flow{Nodes: []string{"a", "b"}}
+	flow := on("a", "b")
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
@@ -49,7 +49,7 @@ func BenchmarkUncontended(b *testing.B) {
 
 func BenchmarkQueued(b *testing.B) {
 	s := newScheduler(b, Options{}, Node{ID: "a", Slots: 1}, Node{ID: "b", Slots: 1})
-	flow := Flow{Nodes: []string{"a", "b"}}
+	flow := on("a", "b")
 	b.SetParallelism(32)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {

@@ -18,10 +18,10 @@
 //   - busy ≤ slots on every node, except after a node was shrunk, until enough
 //     of its running work has ended.
 //   - Each waiting request ends by one decision, written once under the lock:
-//     granted, cancelled, or failed because the last of its nodes left. A
-//     cancellation that comes after a grant is void and the work runs; a grant
-//     never meets a cancelled request, because the cancellation took it off
-//     the lists.
+//     granted, given up by the caller (its longest wait or its context ended),
+//     or failed because the last of its nodes left. Giving up after a grant is
+//     void and the work runs; a grant never meets a request that gave up,
+//     because giving up took it off the lists.
 //
 // # Bounds
 //

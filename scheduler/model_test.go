@@ -127,7 +127,7 @@ func compareWithOracle(t *testing.T, rnd *rand.Rand, events int) {
 			r.cancel = cancel
 			go func() {
 				defer cancel()
-				_, err := s.Do(ctx, Flow{Nodes: r.nodes}, func(n string) { r.real = "on " + n; <-r.end })
+				_, err := s.Do(ctx, on(r.nodes...), func(n string) { r.real = "on " + n; <-r.end })
 				switch {
 				case err == nil:
 					r.real = "ended"

@@ -15,7 +15,7 @@ type request struct {
 func start(t *testing.T, s *Scheduler, nodes ...string) *request {
 	r := new(request)
 	go func() {
-		_, r.err = s.Do(t.Context(), Flow{Nodes: nodes}, func(n string) { r.node = n })
+		_, r.err = s.Do(t.Context(), on(nodes...), func(n string) { r.node = n })
 		r.done = true
 	}()
 	synctest.Wait()
@@ -40,8 +40,8 @@ func TestNodeThatLeavesPassesItsWaitersOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1}, Node{ID: "b", Slots: 1})
-				releaseA := hold(s, Flow{Nodes: []string{"a"}})
-				releaseB := hold(s, Flow{Nodes: []string{"b"}})
+				releaseA := hold(s, on("a"))
+				releaseB := hold(s, on("b"))
 				onlyA, twiceA, either := start(t, s, "a"), start(t, s, "a", "a"), start(t, s, "a", "b")
 				leave(t, s)
 				if onlyA.err != ErrNoNodes || twiceA.err != ErrNoNodes {
@@ -65,7 +65,7 @@ func TestNodeThatLeavesPassesItsWaitersOn(t *testing.T) {
 func TestNodeThatComesBackServesThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1, Down: true}, Node{ID: "b", Slots: 1})
-		release := hold(s, Flow{Nodes: []string{"b"}})
+		release := hold(s, on("b"))
 		r := start(t, s, "a", "b")
 		if r.done {
 			t.Fatal("ran with no slot free")
@@ -82,7 +82,7 @@ func TestNodeThatComesBackServesThoseWhoWait(t *testing.T) {
 func TestAddedSlotsServeThoseWhoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-		release := hold(s, Flow{Nodes: []string{"a"}})
+		release := hold(s, on("a"))
 		first, second := start(t, s, "a"), start(t, s, "a")
 		set(t, s, Node{ID: "a", Slots: 3})
 		if !first.done || !second.done {
@@ -96,7 +96,7 @@ func TestAddedSlotsServeThoseWhoWait(t *testing.T) {
 func TestShrunkNodeStartsNothingUntilEnoughHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 3})
-		f := Flow{Nodes: []string{"a"}}
+		f := on("a")
 		releases := []func(){hold(s, f), hold(s, f), hold(s, f)}
 		set(t, s, Node{ID: "a", Slots: 1})
 		r := start(t, s, "a")
@@ -117,7 +117,7 @@ func TestShrunkNodeStartsNothingUntilEnoughHasEnded(t *testing.T) {
 func TestRemovedNodeKeepsCountOfRunningWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-		release := hold(s, Flow{Nodes: []string{"a"}})
+		release := hold(s, on("a"))
 		s.RemoveNode("a")
 		if snap := s.Snapshot(); len(snap.Nodes) != 1 || !snap.Nodes[0].Removed || snap.Nodes[0].Busy != 1 {
 			t.Errorf("while its work runs the removed node shows as %+v", snap.Nodes)
@@ -143,9 +143,9 @@ func TestRemovedNodeKeepsCountOfRunningWork(t *testing.T) {
 func TestSnapshotCountsWhatIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{MaxQueue: 40}, Node{ID: "b", Slots: 2}, Node{ID: "a", Slots: 1})
-		defer hold(s, Flow{Nodes: []string{"a"}})()
-		defer hold(s, Flow{Nodes: []string{"b"}})()
-		defer hold(s, Flow{Nodes: []string{"b"}})()
+		defer hold(s, on("a"))()
+		defer hold(s, on("b"))()
+		defer hold(s, on("b"))()
 		start(t, s, "a")
 		start(t, s, "a", "b")
 		got := s.Snapshot()

@@ -15,6 +15,14 @@ type waiter struct {
 	node      *node
 	err       error
 	decided   chan struct{} // capacity 1; one token per decision
+
+	timer *time.Timer // of the longest wait; stopped but in await
+}
+
+func newWaiter() *waiter {
+	w := &waiter{decided: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	w.timer.Stop()
+	return w
 }
 
 // link is a waiter's place in one node's list. Lists are intrusive, so that
@@ -27,8 +35,9 @@ type link struct {
 
 // reset makes w ready for the pool, holding on to nothing.
 func (w *waiter) reset() {
+	w.timer.Stop()
 	clear(w.links)
-	*w = waiter{links: w.links[:0], decided: w.decided}
+	*w = waiter{links: w.links[:0], decided: w.decided, timer: w.timer}
 }
 
 // served tells whether a node that serves has w on its list.

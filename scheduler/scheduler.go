@@ -31,8 +31,9 @@ var (
 	// ErrTenantQueueFull is the ErrQueueFull of a tenant that holds its part
 	// of the queue.
 	ErrTenantQueueFull = fmt.Errorf("%w for this tenant", ErrQueueFull)
-	// ErrWaitExceeded: the context ended before a slot was free. The error
-	// that Do returns wraps the context's too.
+	// ErrWaitExceeded: the longest wait passed, or the context ended, before
+	// a slot was free. In the second case the error that Do returns wraps the
+	// context's too.
 	ErrWaitExceeded = errors.New("scheduler: the wait ended without a slot")
 	// ErrNoNodes: none of the listed nodes is known and serving, or the last
 	// of them went down while the request waited.
@@ -56,6 +57,9 @@ type Flow struct {
 	// ones are ignored, and one that is first made known while the request
 	// waits does not serve it.
 	Nodes []string
+	// MaxWait bounds the waiting; zero or less means that only a slot that is
+	// free now will do.
+	MaxWait time.Duration
 }
 
 // Scheduler hands work to slots. All methods are safe for concurrent use.
@@ -91,7 +95,7 @@ func New(nodes []Node, o Options) (*Scheduler, error) {
 		nodes:     make(map[string]*node, len(nodes)),
 		tenants:   make(map[[16]byte]int),
 	}
-	s.pool.New = func() any { return &waiter{decided: make(chan struct{}, 1)} }
+	s.pool.New = func() any { return newWaiter() }
 	for _, n := range nodes {
 		if s.nodes[n.ID] != nil {
 			return nil, fmt.Errorf("scheduler: node %q is given twice", n.ID)
@@ -104,24 +108,24 @@ func New(nodes []Node, o Options) (*Scheduler, error) {
 }
 
 // Do waits for a slot on one of f.Nodes, runs work there with the node's ID,
-// frees the slot and returns. ctx bounds the waiting only; work that a slot
-// was granted to runs even if ctx ends in the same moment. If work panics, the
-// slot is freed and the panic goes on.
+// frees the slot and returns. ctx and f.MaxWait bound the waiting only; work
+// that was granted a slot runs even if either ends in the same moment. If work
+// panics, the slot is freed and the panic goes on.
 //
 // wait is the time from joining the queue to the grant or to giving up, and 0
 // for a request that never queued. A non-nil error means that work never ran:
 // ErrNoNodes, ErrQueueFull or its ErrTenantQueueFull at once, ErrWaitExceeded
-// with ctx's error once ctx ended.
+// once f.MaxWait passed and, with ctx's error, once ctx ended.
 func (s *Scheduler) Do(ctx context.Context, f Flow, work func(node string)) (wait time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, waitExceeded(err)
+		return 0, contextEnded(err)
 	}
 	n, w, err := s.enter(&f)
 	if err != nil {
 		return 0, err
 	}
 	if w != nil {
-		n, wait, err = s.await(ctx, w)
+		n, wait, err = s.await(ctx, w, f.MaxWait)
 		if err != nil {
 			return wait, err
 		}
@@ -151,6 +155,8 @@ func (s *Scheduler) enter(f *Flow) (*node, *waiter, error) {
 	switch {
 	case !serving:
 		return nil, nil, ErrNoNodes
+	case f.MaxWait <= 0:
+		return nil, nil, ErrWaitExceeded
 	case s.queued >= s.maxQueue:
 		return nil, nil, ErrQueueFull
 	case s.tenants[f.Tenant] >= s.maxTenant:
@@ -159,22 +165,30 @@ func (s *Scheduler) enter(f *Flow) (*node, *waiter, error) {
 	return nil, s.enqueueLocked(f), nil
 }
 
-// await waits for the decision about w, or writes it when ctx ends first, and
-// recycles w.
-func (s *Scheduler) await(ctx context.Context, w *waiter) (*node, time.Duration, error) {
+// await waits for the decision about w, or writes it when ctx or the longest
+// wait ends first, and recycles w.
+func (s *Scheduler) await(ctx context.Context, w *waiter, maxWait time.Duration) (*node, time.Duration, error) {
+	w.timer.Reset(maxWait)
 	select {
 	case <-w.decided:
+	case <-w.timer.C:
+		s.giveUp(w, ErrWaitExceeded)
 	case <-ctx.Done():
-		s.mu.Lock()
-		s.decideLocked(w, nil, waitExceeded(ctx.Err()))
-		s.mu.Unlock()
-		// Whose decision it was, ours or an earlier one, is in w.
-		<-w.decided
+		s.giveUp(w, contextEnded(ctx.Err()))
 	}
 	n, wait, err := w.node, s.clock().Sub(w.since), w.err
 	w.reset()
 	s.pool.Put(w)
 	return n, wait, err
+}
+
+// giveUp decides that w ends with err; an earlier decision stands. On return
+// the decision is in w.
+func (s *Scheduler) giveUp(w *waiter, err error) {
+	s.mu.Lock()
+	s.decideLocked(w, nil, err)
+	s.mu.Unlock()
+	<-w.decided
 }
 
 // release frees a slot of n and hands it to the next in line.
@@ -188,6 +202,6 @@ func (s *Scheduler) release(n *node) {
 	}
 }
 
-func waitExceeded(cause error) error {
+func contextEnded(cause error) error {
 	return fmt.Errorf("%w: %w", ErrWaitExceeded, cause)
 }

@@ -20,6 +20,9 @@ func newScheduler(t testing.TB, o Options, nodes ...Node) *Scheduler {
 	return s
 }
 
+// on is a request for any of the nodes that waits as long as a test may take.
+func on(nodes ...string) Flow { return Flow{Nodes: nodes, MaxWait: time.Hour} }
+
 // hold occupies a slot until the returned function is called.
 func hold(s *Scheduler, f Flow) (release func()) {
 	started, end := make(chan struct{}), make(chan struct{})
@@ -49,11 +52,11 @@ func wantIdle(t *testing.T, s *Scheduler) {
 func TestFirstComeFirstServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-		release := hold(s, Flow{Nodes: []string{"a"}})
+		release := hold(s, on("a"))
 		const requests = 50
 		var order []int
 		for i := range requests {
-			go s.Do(t.Context(), Flow{Tenant: [16]byte{byte(i % 3)}, Nodes: []string{"a"}}, func(string) {
+			go s.Do(t.Context(), Flow{Tenant: [16]byte{byte(i % 3)}, Nodes: []string{"a"}, MaxWait: time.Hour}, func(string) {
 				order = append(order, i) // one slot: never two at once
 			})
 			synctest.Wait()
@@ -83,7 +86,7 @@ func TestListedOrderIsPreference(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newScheduler(t, Options{}, Node{ID: "c", Slots: 1}, Node{ID: "a", Slots: 1}, Node{ID: "b", Slots: 1})
 			for _, id := range tt.busy {
-				defer hold(s, Flow{Nodes: []string{id}})()
+				defer hold(s, on(id))()
 			}
 			for _, id := range tt.down {
 				if err := s.SetNode(Node{ID: id, Slots: 1, Down: true}); err != nil {
@@ -91,7 +94,7 @@ func TestListedOrderIsPreference(t *testing.T) {
 				}
 			}
 			got := ""
-			wait, err := s.Do(t.Context(), Flow{Nodes: []string{"unknown", "a", "b", "c"}}, func(node string) { got = node })
+			wait, err := s.Do(t.Context(), on("unknown", "a", "b", "c"), func(node string) { got = node })
 			if got != tt.want || wait != 0 || err != nil {
 				t.Errorf("ran on %q after %v with error %v, want %q at once", got, wait, err, tt.want)
 			}
@@ -102,12 +105,12 @@ func TestListedOrderIsPreference(t *testing.T) {
 func TestFirstSlotThatFreesServesTheWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1}, Node{ID: "b", Slots: 1})
-		releaseA := hold(s, Flow{Nodes: []string{"a"}})
-		releaseB := hold(s, Flow{Nodes: []string{"b"}})
+		releaseA := hold(s, on("a"))
+		releaseB := hold(s, on("b"))
 		onlyA, either := "", ""
-		go s.Do(t.Context(), Flow{Nodes: []string{"a"}}, func(n string) { onlyA = n })
+		go s.Do(t.Context(), on("a"), func(n string) { onlyA = n })
 		synctest.Wait()
-		go s.Do(t.Context(), Flow{Nodes: []string{"a", "b"}}, func(n string) { either = n })
+		go s.Do(t.Context(), on("a", "b"), func(n string) { either = n })
 		synctest.Wait()
 		releaseB()
 		synctest.Wait()
@@ -126,14 +129,14 @@ func TestFirstSlotThatFreesServesTheWaiter(t *testing.T) {
 func TestWaitIsFromQueueingToGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-		release := hold(s, Flow{Nodes: []string{"a"}})
+		release := hold(s, on("a"))
 		time.AfterFunc(70*time.Millisecond, release)
 		time.AfterFunc(30*time.Millisecond, func() {
 			if oldest := s.Snapshot().Oldest; oldest != 30*time.Millisecond {
 				t.Errorf("30 ms into the wait the oldest waiter has waited %v", oldest)
 			}
 		})
-		wait, err := s.Do(t.Context(), Flow{Nodes: []string{"a"}}, func(string) { <-time.After(time.Second) })
+		wait, err := s.Do(t.Context(), on("a"), func(string) { <-time.After(time.Second) })
 		if wait != 70*time.Millisecond || err != nil {
 			t.Errorf("waited %v with error %v, want 70ms", wait, err)
 		}
@@ -144,9 +147,9 @@ func TestWaitIsReadFromTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Unix(0, 0)
 		s := newScheduler(t, Options{Clock: func() time.Time { return now }}, Node{ID: "a", Slots: 1})
-		release := hold(s, Flow{Nodes: []string{"a"}})
+		release := hold(s, on("a"))
 		var wait time.Duration
-		go func() { wait, _ = s.Do(t.Context(), Flow{Nodes: []string{"a"}}, func(string) {}) }()
+		go func() { wait, _ = s.Do(t.Context(), on("a"), func(string) {}) }()
 		synctest.Wait()
 		now = now.Add(5 * time.Minute)
 		release()
@@ -155,6 +158,38 @@ func TestWaitIsReadFromTheClock(t *testing.T) {
 			t.Errorf("waited %v on a clock that moved 5m", wait)
 		}
 	})
+}
+
+func TestLongestWaitEndsTheWait(t *testing.T) {
+	tests := []struct {
+		name    string
+		maxWait time.Duration
+		wait    time.Duration
+	}{
+		{"some", 40 * time.Millisecond, 40 * time.Millisecond},
+		{"none", 0, 0},
+		{"past", -time.Second, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
+				flow := Flow{Nodes: []string{"a"}, MaxWait: tt.maxWait}
+				if _, err := s.Do(t.Context(), flow, func(string) {}); err != nil {
+					t.Errorf("with a slot free: %v", err)
+				}
+				release := hold(s, on("a"))
+				for range 2 { // the second with a waiter that was used before
+					wait, err := s.Do(t.Context(), flow, func(string) { t.Error("the work ran") })
+					if !errors.Is(err, ErrWaitExceeded) || wait != tt.wait {
+						t.Errorf("got error %v after %v, want it after %v", err, wait, tt.wait)
+					}
+				}
+				release()
+				wantIdle(t, s)
+			})
+		})
+	}
 }
 
 func TestEndOfContextEndsTheWait(t *testing.T) {
@@ -182,8 +217,8 @@ func TestEndOfContextEndsTheWait(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-				release := hold(s, Flow{Nodes: []string{"a"}})
-				wait, err := s.Do(tt.ctx(t), Flow{Nodes: []string{"a"}}, func(string) { t.Error("the work ran") })
+				release := hold(s, on("a"))
+				wait, err := s.Do(tt.ctx(t), on("a"), func(string) { t.Error("the work ran") })
 				if !errors.Is(err, ErrWaitExceeded) || !errors.Is(err, tt.cause) || wait != tt.wait {
 					t.Errorf("got error %v after %v, want %v after %v", err, wait, tt.cause, tt.wait)
 				}
@@ -198,7 +233,7 @@ func TestNoWorkForACallerWhoHasLeftThoughASlotIsFree(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-	if _, err := s.Do(ctx, Flow{Nodes: []string{"a"}}, func(string) { t.Error("the work ran") }); !errors.Is(err, ErrWaitExceeded) {
+	if _, err := s.Do(ctx, on("a"), func(string) { t.Error("the work ran") }); !errors.Is(err, ErrWaitExceeded) {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -221,9 +256,9 @@ func TestQueueBounds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScheduler(t, Options{MaxQueue: tt.maxQueue}, Node{ID: "a", Slots: 1})
-				release := hold(s, Flow{Nodes: []string{"a"}})
+				release := hold(s, on("a"))
 				for _, id := range tt.tenants {
-					go s.Do(t.Context(), Flow{Tenant: [16]byte{id}, Nodes: []string{"a"}}, func(string) {})
+					go s.Do(t.Context(), Flow{Tenant: [16]byte{id}, Nodes: []string{"a"}, MaxWait: time.Hour}, func(string) {})
 				}
 				synctest.Wait()
 				if got := s.Snapshot(); got.Queued != len(tt.tenants) {
@@ -231,7 +266,7 @@ func TestQueueBounds(t *testing.T) {
 				}
 				var err error
 				go func() {
-					_, err = s.Do(t.Context(), Flow{Tenant: [16]byte{tt.next}, Nodes: []string{"a"}}, func(string) {})
+					_, err = s.Do(t.Context(), Flow{Tenant: [16]byte{tt.next}, Nodes: []string{"a"}, MaxWait: time.Hour}, func(string) {})
 				}()
 				synctest.Wait()
 				if !errors.Is(err, tt.want) {
@@ -255,7 +290,7 @@ func TestNoServingNodeIsAnErrorAtOnce(t *testing.T) {
 	s := newScheduler(t, Options{}, Node{ID: "down", Slots: 4, Down: true}, Node{ID: "empty"})
 	for _, nodes := range [][]string{nil, {}, {"unknown"}, {"down"}, {"empty"}, {"unknown", "down", "empty"}} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
-			wait, err := s.Do(t.Context(), Flow{Nodes: nodes}, func(string) { t.Error("the work ran") })
+			wait, err := s.Do(t.Context(), on(nodes...), func(string) { t.Error("the work ran") })
 			if err != ErrNoNodes || wait != 0 {
 				t.Errorf("got %v after %v", err, wait)
 			}
@@ -276,7 +311,7 @@ func TestEndingByPanicOrExitFreesTheSlot(t *testing.T) {
 			for range 3 {
 				go func() {
 					defer func() { recovered <- recover() }()
-					s.Do(context.Background(), Flow{Nodes: []string{"a"}}, work)
+					s.Do(context.Background(), on("a"), work)
 				}()
 				if got := <-recovered; name == "panic" && got != boom {
 					t.Errorf("the panic value became %v", got)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestCancelAgainstGrantLosesNoSlot(t *testing.T) {
@@ -21,7 +22,7 @@ func TestCancelAgainstGrantLosesNoSlot(t *testing.T) {
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
-			flow := Flow{Tenant: [16]byte{byte(c)}, Nodes: []string{"a", "b"}}
+			flow := Flow{Tenant: [16]byte{byte(c)}, Nodes: []string{"a", "b"}, MaxWait: time.Hour}
 			for round := range rounds {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancels[c].Store(&cancel)
@@ -65,23 +66,26 @@ func TestCancelAgainstGrantLosesNoSlot(t *testing.T) {
 	wantIdle(t, s)
 }
 
-// TestVoidCancellationStillRuns writes both decisions in a known order: what
-// is written first stands.
-func TestVoidCancellationStillRuns(t *testing.T) {
+// TestGrantStandsAgainstLaterCancellation writes both decisions in a known
+// order. When await looks, the grant and the end of the context are both
+// there and it may see either first, so it is made to look often.
+func TestGrantStandsAgainstLaterCancellation(t *testing.T) {
 	s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
-	release := hold(s, Flow{Nodes: []string{"a"}})
-	_, w, err := s.enter(&Flow{Nodes: []string{"a"}})
-	if err != nil || w == nil {
-		t.Fatalf("the request did not queue: %v", err)
+	for range 100 {
+		release := hold(s, on("a"))
+		_, w, err := s.enter(new(on("a")))
+		if err != nil || w == nil {
+			t.Fatalf("the request did not queue: %v", err)
+		}
+		release() // grants
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		n, _, err := s.await(ctx, w, time.Hour)
+		if n == nil || err != nil {
+			t.Fatalf("a grant was undone by a later cancellation: %v", err)
+		}
+		s.release(n)
 	}
-	release() // grants
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	n, _, err := s.await(ctx, w)
-	if n == nil || err != nil {
-		t.Fatalf("a grant was undone by a later cancellation: %v", err)
-	}
-	s.release(n)
 	wantIdle(t, s)
 }
 
@@ -112,9 +116,9 @@ func TestNodesComeAndGoUnderLoad(t *testing.T) {
 	for range 16 {
 		callers.Go(func() {
 			for i := range 2000 {
-				f := Flow{Nodes: []string{"b", "a"}}
+				f := on("b", "a")
 				if i%2 == 0 {
-					f.Nodes = []string{"b"}
+					f = on("b")
 				}
 				if _, err := s.Do(t.Context(), f, func(string) {}); err != nil && !(errors.Is(err, ErrNoNodes) && i%2 == 0) {
 					t.Errorf("error %v for nodes %v", err, f.Nodes)
