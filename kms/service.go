@@ -256,6 +256,7 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 		s.log.LogAttrs(ctx, slog.LevelError, "request failed",
 			slog.String("request_id", t.RequestID.String()), slog.String("op", string(t.Op)), slog.Any("error", err))
 	}
+	t.Elapsed = s.clock().Sub(t.Received)
 	s.observer.Request(t, err)
 	return err
 }

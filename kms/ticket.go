@@ -37,6 +37,7 @@ type Ticket struct {
 	Attempts  int // nodes tried
 	Reasons   []Reason
 	Settled   Settlement
+	Elapsed   time.Duration // from Received to the journal's acknowledgement
 
 	reservation Reservation
 	admitted    bool

@@ -1,0 +1,59 @@
+# Sluice. `make help` lists the targets.
+export GOTOOLCHAIN := go1.27.3
+# SM4 in constant time: gmsm reads it before main starts.
+export FORCE_SM4BLOCK_AESNI := 1
+# cgo is needed for PKCS#11.
+export CGO_ENABLED := 1
+
+DATA   ?= .sluice
+LISTEN ?= 127.0.0.1:8440
+# What must be there when tests run: a missing part is a failure, not a skip.
+SLUICE_REQUIRE ?= softhsm,openssl
+export SLUICE_REQUIRE
+
+VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help run build deps test test-race test-chaos verify lint vulncheck bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+run: deps build ## build and start `sluice dev`
+	./bin/sluice dev --data-dir $(DATA) --listen $(LISTEN)
+
+build: ## build bin/sluice
+	go build -trimpath -o bin/sluice ./cmd/sluice
+
+deps: ## install what is missing from Debian packages, where that is allowed
+	@./softhsm/install.sh softhsm2 openssl gcc libc6-dev
+
+test: deps build ## everything that must hold, in its short form
+	go vet ./...
+	go test -timeout 20m ./...
+	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore/... ./client
+
+test-race: deps ## all tests under the race detector
+	go test -timeout 60m -race ./...
+
+test-chaos: deps build ## crash loops and load tests in full
+	SLUICE_CHAOS=full go test -timeout 85m -count=1 ./...
+
+verify: lint vulncheck ## static checks and known vulnerabilities
+
+lint: ## gofmt, vet, staticcheck, arrows
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go test -run 'Arrows|Fence|JunkDrawer|Unreachable' .
+
+vulncheck: ## govulncheck with a pinned copy of the vulnerability database
+	go mod download $(VULNDB)
+	go run $(GOVULNCHECK) -db file://$$(go list -m -f '{{.Dir}}' $(VULNDB))/data/osv ./...
+
+bench: deps build ## benchmarks; ratios in one run
+	go test -run '^$$' -bench . -benchtime 1s ./bench/...
+
+clean: ## remove what was built, not the data
+	rm -rf bin
