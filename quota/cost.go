@@ -1,0 +1,110 @@
+package quota
+
+import "github.com/sluice-kms/sluice/kms"
+
+// blockBytes is what the base price covers and each further credit buys: the
+// 4 KiB of the price list.
+const blockBytes = 4096
+
+// MaxPrice bounds a price: more credits than the largest tier may use in a day
+// (600 million), so every limit refuses it, and few enough that thousands of
+// such prices add up without overflow.
+const MaxPrice = 1_000_000_000 * kms.Credit
+
+// CostTable is a price list. It is immutable and safe for concurrent use.
+type CostTable struct {
+	// Version names the table in answers and entries.
+	Version string
+
+	operations map[kms.Op]kms.Credits   // the same whatever the key
+	specs      map[kms.Spec]*specPrices // by the key's spec
+	fallback   kms.Credits              // of what has no row
+	refused    kms.Credits
+}
+
+// column is a column of the table of specs.
+type column uint8
+
+const (
+	noColumn column = iota
+	private         // sign and what else needs the private or secret key
+	public          // verify and what else the public half can do
+	generate
+)
+
+// columnOf tells in which column an operation's base price is found. The
+// symmetric specs have one price in both columns of use.
+func columnOf(op kms.Op) column {
+	switch op {
+	case kms.OpSign, kms.OpDecrypt, kms.OpMAC, opAgree, opDecapsulate:
+		return private
+	case kms.OpVerify, kms.OpEncrypt, kms.OpVerifyMAC, kms.OpDataKey, opEncapsulate:
+		return public
+	case kms.OpCreateKey, kms.OpRotateKey:
+		return generate
+	}
+	return noColumn
+}
+
+// specPrices is a row of the table of specs.
+type specPrices struct {
+	private, public, generate kms.Credits
+	coldLoad                  kms.Credits
+	apart                     map[kms.Op]kms.Credits // named apart from their column
+}
+
+func (p *specPrices) base(op kms.Op) (kms.Credits, bool) {
+	if price, ok := p.apart[op]; ok {
+		return price, true
+	}
+	switch columnOf(op) {
+	case private:
+		return p.private, true
+	case public:
+		return p.public, true
+	case generate:
+		return p.generate, true
+	}
+	return 0, false
+}
+
+// Price returns what op on a key of spec ("" for operations on no key) costs
+// with the given bytes of input, in micro-credits: at least 0 and at most
+// MaxPrice, whatever the arguments. A negative count of bytes counts as none.
+// It does not allocate.
+func (t *CostTable) Price(op kms.Op, spec kms.Spec, bytes int) kms.Credits {
+	return min(t.base(op, spec)+surcharge(bytes), MaxPrice)
+}
+
+func (t *CostTable) base(op kms.Op, spec kms.Spec) kms.Credits {
+	if price, ok := t.operations[op]; ok {
+		return price
+	}
+	if row := t.specs[spec]; row != nil {
+		if price, ok := row.base(op); ok {
+			return price
+		}
+	}
+	return t.fallback
+}
+
+func surcharge(bytes int) kms.Credits {
+	if bytes <= blockBytes {
+		return 0
+	}
+	blocks := int64(bytes-1) / blockBytes // ceil(bytes/blockBytes) - 1
+	return kms.Credits(min(blocks, int64(MaxPrice/kms.Credit))) * kms.Credit
+}
+
+// ColdLoad returns what is added when a key of spec had to be loaded into a
+// token first; 0 for an unknown spec and for "".
+func (t *CostTable) ColdLoad(spec kms.Spec) kms.Credits {
+	if row := t.specs[spec]; row != nil {
+		return row.coldLoad
+	}
+	return 0
+}
+
+// Refused returns the price of a request that is refused before it is
+// admitted: for its credential, its scopes, or an object that is not there.
+func (t *CostTable) Refused() kms.Credits { return t.refused }
