@@ -83,7 +83,7 @@ func (s *suite) secretKey(t *testing.T) *key {
 // Extent of the concurrency test: enough rounds for calls to overlap on one
 // core, short enough for the race detector.
 const (
-	concurrentRounds = 200
+	concurrentRounds = 1000
 	keysPerSession   = 3
 )
 

@@ -66,15 +66,14 @@ func testVerify(t *testing.T, c *caller, k *judgeKey, alg kms.Algorithm) {
 	}
 	call.Input = []byte("a message")
 	good := sign(signed{message: call.Input, userID: call.UserID}, rsa.PSSSaltLengthEqualsHash)
+	call.Signature = good
+	canary := call
 	c.canary = func(t testing.TB) {
 		t.Helper()
-		call := call
-		call.Signature = good
-		if !valid(t, call) {
+		if !valid(t, canary) {
 			t.Error("after a refusal the session refuses a good signature")
 		}
 	}
-	call.Signature = good
 	other := call
 	other.Input = []byte("a messagf")
 	if valid(t, other) {

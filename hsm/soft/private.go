@@ -1,0 +1,85 @@
+package soft
+
+import (
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// privateKey is a loaded key in the form in which its family uses it. It is
+// one of signer, decrypter and macer, by its usage. Its methods are safe for
+// concurrent use, but for wipe, which is the last.
+type privateKey interface {
+	wipe()
+}
+
+// The calls of these have passed checkFields, and their algorithm is one of
+// the key's. They return new memory.
+type (
+	signer interface {
+		sign(c *hsm.Call) ([]byte, error)
+	}
+	decrypter interface {
+		decrypt(c *hsm.Call) ([]byte, error)
+	}
+	// encrypter is for symmetric keys, which are decrypters too.
+	encrypter interface {
+		encrypt(c *hsm.Call) ([]byte, error)
+	}
+	macer interface {
+		mac(c *hsm.Call) []byte
+	}
+)
+
+// newPrivateKey makes the key of a spec and usage from its raw form, which is
+// not kept. Families that work from the raw form copy it to slot, memory of
+// slotSize bytes that stays theirs until wipe. An error is errMaterial.
+func newPrivateKey(info *kms.SpecInfo, usage kms.Usage, raw, slot []byte) (privateKey, error) {
+	switch info.Family {
+	case kms.FamilyAES, kms.FamilySM4:
+		return newAEADKey(info, raw, slot)
+	case kms.FamilyHMAC, kms.FamilyHMACSM3:
+		return newHMACKey(info, raw, slot)
+	case kms.FamilyRSA:
+		return newRSAKey(info, usage, raw)
+	case kms.FamilyEC:
+		return newECDSAKey(info, raw)
+	case kms.FamilySecp256k1:
+		return newSecp256k1Key(raw, slot)
+	case kms.FamilyEd25519:
+		return newEd25519Key(raw)
+	case kms.FamilySM2:
+		return newSM2Key(usage, raw)
+	}
+	return nil, errMaterial
+}
+
+// copySecret copies a symmetric key of the spec's size into slot.
+func copySecret(info *kms.SpecInfo, raw, slot []byte) ([]byte, error) {
+	if len(raw) != info.Bits/8 {
+		return nil, errMaterial
+	}
+	return slot[:copy(slot, raw)], nil
+}
+
+// apply runs a private verb if the key has it.
+func apply(key privateKey, c *hsm.Call) ([]byte, error) {
+	switch c.Verb {
+	case kms.VerbSign:
+		if k, ok := key.(signer); ok {
+			return k.sign(c)
+		}
+	case kms.VerbMAC:
+		if k, ok := key.(macer); ok {
+			return k.mac(c), nil
+		}
+	case kms.VerbDecrypt:
+		if k, ok := key.(decrypter); ok {
+			return k.decrypt(c)
+		}
+	case kms.VerbEncrypt:
+		if k, ok := key.(encrypter); ok {
+			return k.encrypt(c)
+		}
+	}
+	return nil, errAlgorithm
+}
