@@ -248,6 +248,8 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	entry := s.entry(t, PhaseOutcome, err)
 	if jerr := s.journal.Record(context.WithoutCancel(ctx), entry); jerr != nil {
 		err = Wrap(KindAuditUnavailable, jerr, "the journal cannot record the request")
+		// The ledger is what the journal says: no entry, no charge.
+		t.Settled = Settlement{State: Cancelled, SlotTime: t.SlotTime}
 	}
 	if t.admitted {
 		s.quota.Settle(t.reservation, t.Settled)
