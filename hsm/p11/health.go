@@ -1,0 +1,140 @@
+package p11
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"slices"
+
+	"github.com/miekg/pkcs11"
+
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// The canary's operation: a fixed block encrypted under checkKey, which is
+// public, so the answer is known. The nonce is fixed too, and nothing else is
+// ever encrypted under that key.
+var (
+	canaryNonce = make([]byte, nonceSize)
+	canaryBlock = []byte("sluice canary   ")
+	canaryReply = func() []byte {
+		block, err := aes.NewCipher(checkKey[:])
+		if err != nil {
+			panic(err) // the key has 32 bytes
+		}
+		aead, err := cipher.NewGCM(block)
+		if err != nil {
+			panic(err) // the block cipher is AES
+		}
+		return aead.Seal(nil, canaryNonce, canaryBlock, nil)
+	}()
+)
+
+var canaryKind = keyKind{kms.SpecAES256, kms.UsageEncryptDecrypt}
+
+// Probe unwraps a blob under each root and encrypts a known block with what
+// the blob holds: what a token can do that serves. It takes 1 ms or so on
+// SoftHSM and leaves behind what an unwrap leaves in the module.
+func (t *Token) Probe() error {
+	t.canaryMu.Lock()
+	defer t.canaryMu.Unlock()
+	for _, kind := range rootKinds {
+		if err := t.probeLocked(kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Token) probeLocked(kind rootKind) error {
+	h, err := t.load(t.checkBlobs[kind], canaryKind, t.roots[kind])
+	if err != nil {
+		return err
+	}
+	call := hsm.Call{Verb: kms.VerbEncrypt, Algorithm: kms.AlgAESGCM, Spec: canaryKind.spec, Handle: h,
+		Nonce: canaryNonce, Input: canaryBlock}
+	err = t.canary.Do(&call)
+	if unload := t.Unload(h); err == nil {
+		err = unload
+	}
+	if err == nil && bytes.Equal(call.Nonce, canaryNonce) && !bytes.Equal(call.Output, canaryReply) {
+		err = driverError(hsm.ClassTokenDown, "Probe", "the token computes wrong results")
+	}
+	return err
+}
+
+// Enforces tries to unwrap what each root wrapped under templates that ask
+// for less protection than the root's unwrap template demands. It returns
+// false when one of them gave an object that is less protected, and an error
+// when a try failed in a way that says nothing.
+func (t *Token) Enforces() (bool, error) {
+	// Without this a token that unwraps nothing would seem to enforce.
+	if err := t.Probe(); err != nil {
+		return false, err
+	}
+	for _, kind := range rootKinds {
+		for _, try := range kind.bypasses() {
+			refused, err := t.refuses(kind, try)
+			if err != nil || !refused {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// bypasses are the templates to try, without class and type: each demand of
+// the unwrap template contradicted and left out, and all of them together.
+func (k rootKind) bypasses() [][]*pkcs11.Attribute {
+	demands := k.unwrapTemplate()
+	tries := [][]*pkcs11.Attribute{nil}
+	var contradicted []*pkcs11.Attribute
+	for i, demand := range demands {
+		no := pkcs11.NewAttribute(demand.Type, demand.Value[0] == 0)
+		contradicted = append(contradicted, no)
+		tries = append(tries,
+			slices.Concat(demands[:i], demands[i+1:]),
+			slices.Concat(demands[:i], demands[i+1:], []*pkcs11.Attribute{no}))
+	}
+	return append(tries, contradicted)
+}
+
+// refuses tells whether the token kept the root's demands against a template,
+// as an AES key and as a secret of no particular kind.
+func (t *Token) refuses(kind rootKind, try []*pkcs11.Attribute) (bool, error) {
+	t.loadMu.Lock()
+	defer t.loadMu.Unlock()
+	for _, keyType := range []uint{pkcs11.CKK_AES, pkcs11.CKK_GENERIC_SECRET} {
+		template := append([]*pkcs11.Attribute{
+			pkcs11.NewAttribute(pkcs11.CKA_CLASS, pkcs11.CKO_SECRET_KEY),
+			pkcs11.NewAttribute(pkcs11.CKA_KEY_TYPE, keyType),
+			pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
+		}, try...)
+		object, err := t.unwrapLocked(t.roots[kind], t.checkBlobs[kind], template)
+		if err != nil {
+			if hsm.ClassOf(err) == hsm.ClassRequest {
+				continue
+			}
+			return false, err
+		}
+		kept, err := t.loader.meets(object, kind.unwrapTemplate())
+		t.loader.destroy(object)
+		if err != nil || !kept {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// meets tells whether an object's flags are those of the template: a token
+// may overrule a caller instead of refusing him.
+func (o objects) meets(object pkcs11.ObjectHandle, template []*pkcs11.Attribute) (bool, error) {
+	for _, want := range template {
+		have, err := o.flag(object, want.Type)
+		if err != nil || have != (want.Value[0] != 0) {
+			return false, err
+		}
+	}
+	return true, nil
+}
