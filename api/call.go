@@ -1,0 +1,272 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// exchange is one request under way, from its first byte to its last. It is
+// also the http.ResponseWriter that the router sees, which is how the ticket
+// reaches the route.
+type exchange struct {
+	http.ResponseWriter
+	context context.Context
+	ticket  kms.Ticket
+	route   *Route // nil until it was matched
+	status  int    // 0 until the answer began
+}
+
+// WriteHeader notes the status.
+func (x *exchange) WriteHeader(status int) {
+	x.status = status
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// write sends a whole answer.
+func (x *exchange) write(status int, contentType string, body []byte) {
+	h := x.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.WriteHeader(status)
+	// An error means that the client has left; there is nobody to tell.
+	_, _ = x.ResponseWriter.Write(body)
+}
+
+// template names the route in logs and metrics: a closed set.
+func (x *exchange) template() string {
+	if x.route == nil {
+		return unmatched
+	}
+	return x.route.Method + " " + x.route.Path
+}
+
+// unmatched stands for every request that matches no route.
+const unmatched = "unmatched"
+
+// call is an exchange that a route matched: what handlers work with.
+type call struct {
+	*exchange
+	service *kms.Service
+	server  *Server
+	request *http.Request
+	objects []string          // what the path names, as it stands in the path
+	query   map[string]string // checked; absent parameters are absent
+	// raw is an answer that is not JSON; media is its type.
+	raw   *buffer
+	media string
+}
+
+// object is the reference to the path's object of an index.
+func (c *call) object(i int) string { return unescapeSegment(c.objects[i]) }
+
+// run takes a request through its route and answers it.
+func (s *Server) run(x *exchange, r *http.Request, objects []string) {
+	c := &call{exchange: x, service: s.service, server: s, request: r, objects: objects, media: contentJSON}
+	body, err := c.travel()
+	if err != nil {
+		if x.ticket.Op == "" && !x.route.Public {
+			// It reached no verb: the journal has no entry of it yet.
+			err = s.service.Refuse(x.context, &x.ticket, x.route.Op, err)
+		}
+		x.Header().Del("Location")
+		s.fail(x, err)
+		return
+	}
+	defer body.release()
+	if !x.route.Public {
+		s.describeCharge(x)
+	}
+	x.write(x.route.Success, c.media, body.bytes)
+}
+
+// travel authenticates the caller, reads the request and runs the handler.
+func (c *call) travel() (body *buffer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			body, err = nil, panicked(p)
+		}
+	}()
+	if !c.route.Public {
+		if err := c.server.authenticate(c.exchange, c.request); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.server.readDirectives(&c.ticket, c.request.Header); err != nil {
+		return nil, err
+	}
+	if err := c.refuseIdempotency(); err != nil {
+		return nil, err
+	}
+	if c.query, err = readQuery(c.request.URL, c.route.Query); err != nil {
+		return nil, err
+	}
+	return c.route.serve(c)
+}
+
+// panicked describes a panic by its place, without its value, which could
+// hold anything.
+func panicked(p any) error {
+	return &kms.Error{Kind: kms.KindInternal, Err: fmt.Errorf("panic of type %T\n%s", p, debug.Stack())}
+}
+
+// authenticate finds out who is calling, from the one Authorization header.
+func (s *Server) authenticate(x *exchange, r *http.Request) error {
+	values := r.Header["Authorization"]
+	if len(values) != 1 {
+		return kms.ErrUnauthenticated
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return kms.ErrUnauthenticated
+	}
+	// A principal is known even when its tenant is suspended.
+	by, err := s.authenticator.Authenticate(x.context, token, x.ticket.Address)
+	x.ticket.By = by
+	return err
+}
+
+// refuseIdempotency refuses a promise that cannot be kept: a client that
+// repeats a change under the same Idempotency-Key counts on its happening
+// once. Operations change nothing and may carry the header.
+func (c *call) refuseIdempotency() error {
+	info := c.route.Op.Info()
+	if info == nil || !info.Changes || c.request.Header[headerIdempotency] == nil {
+		return nil
+	}
+	return kms.Errorf(kms.KindMalformed, "header %s: is not supported by this release", headerIdempotency)
+}
+
+// readRequest decodes the body, or makes sure that there is none.
+func (c *call) readRequest(in any) error {
+	if c.route.shape == nil {
+		return refuseBody(c.request)
+	}
+	b, err := c.server.readBody(c.exchange, c.request)
+	if err != nil {
+		return err
+	}
+	if b == nil {
+		return decode(nil, c.route.shape, in)
+	}
+	defer b.release()
+	return decode(b.bytes, c.route.shape, in)
+}
+
+// refuseBody refuses a body where none has a meaning, rather than to ignore
+// what the client believes to be asking for.
+func refuseBody(r *http.Request) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	if r.ContentLength < 0 {
+		var one [1]byte
+		if n, _ := r.Body.Read(one[:]); n == 0 {
+			return nil
+		}
+	}
+	return kms.Errorf(kms.KindMalformed, "body: %s takes none here", r.Method)
+}
+
+// readQuery checks a query against the parameters of a route.
+func readQuery(u *url.URL, known []Parameter) (map[string]string, error) {
+	if u.RawQuery == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, kms.Errorf(kms.KindMalformed, "query: is not well-formed")
+	}
+	query := make(map[string]string, len(values))
+	for _, p := range known {
+		given, ok := values[p.Name]
+		if !ok {
+			continue
+		}
+		if len(given) > 1 {
+			return nil, kms.Errorf(kms.KindMalformed, "query: %s is given more than once", p.Name)
+		}
+		if p.Max > 0 {
+			if n, err := strconv.ParseUint(given[0], 10, 32); err != nil || n < 1 || n > uint64(p.Max) {
+				return nil, kms.Errorf(kms.KindMalformed, "query: %s must be a whole number from 1 to %d", p.Name, p.Max)
+			}
+		}
+		query[p.Name] = given[0]
+	}
+	if len(query) < len(values) {
+		if len(known) == 0 {
+			return nil, kms.Errorf(kms.KindMalformed, "query: takes no parameters here")
+		}
+		return nil, kms.Errorf(kms.KindMalformed, "query: has an unknown parameter; known are %s", names(known))
+	}
+	return query, nil
+}
+
+func names(parameters []Parameter) string {
+	list := make([]string, len(parameters))
+	for i, p := range parameters {
+		list[i] = p.Name
+	}
+	return strings.Join(list, ", ")
+}
+
+// number is the value of a whole-number parameter, which readQuery has
+// checked; absent it is 0.
+func (c *call) number(name string) uint32 {
+	n, _ := strconv.ParseUint(c.query[name], 10, 32)
+	return uint32(n)
+}
+
+// page is the page of a list that is asked for.
+func (c *call) page() kms.Page {
+	size := int(c.number("page_size"))
+	if size == 0 {
+		size = defaultPageSize
+	}
+	return kms.Page{Size: size, Token: c.query["page_token"]}
+}
+
+// created points to what a request made.
+func (c *call) created(id uuid.UUID) {
+	c.Header().Set("Location", c.request.URL.EscapedPath()+"/"+id.String())
+}
+
+// charge is the part of an answer that says what it cost.
+func (c *call) charge() Charge {
+	return Charge{Cost: Cost(c.ticket.Settled.Charged), RequestID: c.ticket.RequestID}
+}
+
+// meta is the part of an answer of an operation with a key.
+func (c *call) meta() Meta {
+	return Meta{Charge: c.charge(), Protection: c.ticket.Key.Protection}
+}
+
+// describeCharge sets the headers that say what a request cost and where its
+// time went. Only answers of success carry them: on a refusal they would
+// tell causes apart that must look the same.
+func (s *Server) describeCharge(x *exchange) {
+	h, t := x.Header(), &x.ticket
+	h.Set(headerCost, Cost(t.Settled.Charged).String())
+	if t.Key != nil {
+		h.Set(headerProtection, string(t.Key.Protection))
+	}
+	timing := make([]byte, 0, 64)
+	timing = appendDuration(timing, "queue;dur=", t.Wait)
+	timing = appendDuration(timing, ", hsm;dur=", t.SlotTime)
+	timing = appendDuration(timing, ", total;dur=", s.clock().Sub(t.Received))
+	h.Set(headerTiming, string(timing))
+}
+
+// appendDuration appends a metric of Server-Timing: milliseconds.
+func appendDuration(b []byte, metric string, d time.Duration) []byte {
+	b = append(b, metric...)
+	return strconv.AppendFloat(b, float64(d.Microseconds())/1000, 'f', 3, 64)
+}

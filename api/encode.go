@@ -1,0 +1,174 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"strconv"
+)
+
+// appender is an answer that writes its own JSON: those of operations, of
+// which there are thousands a second, and which hold plaintexts that must not
+// pass through buffers that nobody wipes.
+type appender interface {
+	// appendTo writes the members of the object, those of Charge excepted.
+	appendTo(*writer)
+	// secret returns what is to be wiped once it was written, nil for none.
+	secret() []byte
+	charged() *Charge
+}
+
+// encode writes an answer into a buffer, which the caller releases.
+func (c *call) encode(out any) (*buffer, error) {
+	if c.raw != nil {
+		return c.raw, nil
+	}
+	if a, ok := out.(appender); ok {
+		w := &writer{newBuffer(smallBuffer)}
+		w.raw("{")
+		a.appendTo(w)
+		w.charge(a.charged())
+		w.raw("}")
+		clear(a.secret())
+		return w.b, nil
+	}
+	b := newBuffer(smallBuffer)
+	if err := json.MarshalWrite(b, out, json.Deterministic(true)); err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// writer writes the members of a JSON object.
+type writer struct{ b *buffer }
+
+func (w *writer) raw(s string) {
+	w.b.reserve(len(s))
+	w.b.bytes = append(w.b.bytes, s...)
+}
+
+// scalarRoom is what any number, truth value or UUID fits in.
+const scalarRoom = 64
+
+// name begins a member and makes room for a scalar, so that no append moves
+// the bytes and leaves a copy behind. Names are ours and need no escapes.
+func (w *writer) name(name string) {
+	w.b.reserve(len(name) + scalarRoom)
+	if w.b.bytes[len(w.b.bytes)-1] != '{' {
+		w.raw(",")
+	}
+	w.raw(`"`)
+	w.raw(name)
+	w.raw(`":`)
+}
+
+func (w *writer) bytes(name string, v []byte) {
+	w.name(name)
+	w.b.reserve(base64.StdEncoding.EncodedLen(len(v)) + 2)
+	w.raw(`"`)
+	w.b.bytes = base64.StdEncoding.AppendEncode(w.b.bytes, v)
+	w.raw(`"`)
+}
+
+func (w *writer) text(name, v string) {
+	w.name(name)
+	w.b.reserve(len(v) + scalarRoom)
+	quoted, err := jsontext.AppendQuote(w.b.bytes, v)
+	if err != nil {
+		// Only names from the tables of kms come here.
+		panic(err)
+	}
+	w.b.bytes = quoted
+}
+
+func (w *writer) number(name string, v uint32) {
+	w.name(name)
+	w.b.bytes = strconv.AppendUint(w.b.bytes, uint64(v), 10)
+}
+
+func (w *writer) truth(name string, v bool) {
+	w.name(name)
+	w.b.bytes = strconv.AppendBool(w.b.bytes, v)
+}
+
+func (w *writer) charge(c *Charge) {
+	w.name("cost")
+	w.b.bytes = c.Cost.append(w.b.bytes)
+	w.text("request_id", c.RequestID.String())
+}
+
+func (c *Charge) charged() *Charge { return c }
+
+func (w *writer) meta(m *Meta) { w.text("protection", string(m.Protection)) }
+
+func (r *EncryptResponse) appendTo(w *writer) {
+	w.bytes("ciphertext", r.Ciphertext)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *DecryptResponse) appendTo(w *writer) {
+	w.bytes("plaintext", r.Plaintext)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *SignResponse) appendTo(w *writer) {
+	w.bytes("signature", r.Signature)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *VerifyResponse) appendTo(w *writer) {
+	w.truth("valid", r.Valid)
+	w.text("algorithm", string(r.Algorithm))
+	if r.Version != 0 {
+		w.number("version", r.Version)
+	}
+	w.meta(&r.Meta)
+}
+
+func (r *MACResponse) appendTo(w *writer) {
+	w.bytes("mac", r.MAC)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *VerifyMACResponse) appendTo(w *writer) {
+	w.truth("valid", r.Valid)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *DataKeyResponse) appendTo(w *writer) {
+	w.bytes("plaintext", r.Plaintext)
+	w.bytes("ciphertext", r.Ciphertext)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *WrappedDataKeyResponse) appendTo(w *writer) {
+	w.bytes("ciphertext", r.Ciphertext)
+	w.text("algorithm", string(r.Algorithm))
+	w.number("version", r.Version)
+	w.meta(&r.Meta)
+}
+
+func (r *RandomResponse) appendTo(w *writer) { w.bytes("random", r.Random) }
+
+func (r *DigestResponse) appendTo(w *writer) {
+	w.bytes("digest", r.Digest)
+	w.text("algorithm", string(r.Algorithm))
+}
+
+func (*Charge) secret() []byte            { return nil }
+func (r *DecryptResponse) secret() []byte { return r.Plaintext }
+func (r *DataKeyResponse) secret() []byte { return r.Plaintext }
+func (r *RandomResponse) secret() []byte  { return r.Random }

@@ -1,0 +1,226 @@
+package api
+
+import (
+	"encoding/json/jsontext"
+	"encoding/json/v2"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// documentPath is where the OpenAPI document is served.
+const documentPath = "/openapi.json"
+
+func documentRoutes() []Route {
+	return []Route{{Name: "openapi", Group: "Document", Method: http.MethodGet, Path: documentPath, Public: true,
+		Success: http.StatusOK, Summary: "Get this document",
+		serve: func(c *call) (*buffer, error) {
+			if err := refuseBody(c.request); err != nil {
+				return nil, err
+			}
+			c.answerRaw(contentJSON, c.server.document)
+			return c.raw, nil
+		}}}
+}
+
+// commonErrors are the problems that every route behind a credential can give.
+var commonErrors = []kms.Kind{
+	kms.KindInternal, kms.KindMalformed, kms.KindUnauthenticated, kms.KindPermissionDenied,
+	kms.KindQuotaExceeded, kms.KindQuotaExhausted, kms.KindUnsatisfiable,
+	kms.KindReducedCapacity, kms.KindHSMUnavailable, kms.KindAuditUnavailable, kms.KindStoreUnavailable,
+	kms.KindWaitExceeded,
+}
+
+// bodyErrors are those of routes with a body.
+var bodyErrors = []kms.Kind{kms.KindTooLarge, kms.KindUnsupportedMedia, kms.KindInvalidArgument}
+
+const introduction = `Sluice is a key management service that many tenants share.
+
+Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A field that is not given is left out: null is refused, as are unknown fields, repeated names and unknown query parameters. The tenant is that of the credential; nothing else names it.
+
+{key} is a key's id or name, {tenant} a tenant's id or name, {credential} a credential's id. A slash in a name is written %2F; paths hold no other escape.
+
+Operations are safe to repeat; each run is charged. Calls that change state refuse the header Idempotency-Key, which this release does not honour.`
+
+// buildDocument makes the OpenAPI 3.1 document of a table of routes.
+func buildDocument(table []Route, version string) []byte {
+	s := &schemas{components: node{}}
+	s.reference(reflect.TypeFor[Problem](), false)
+	paths := node{}
+	var groups []any
+	for i := range table {
+		r := &table[i]
+		item, ok := paths[r.Path].(node)
+		if !ok {
+			item = node{}
+			paths[r.Path] = item
+		}
+		item[strings.ToLower(r.Method)] = s.operation(r)
+		if tag := (node{"name": r.Group}); !slices.ContainsFunc(groups, func(g any) bool { return g.(node)["name"] == r.Group }) {
+			groups = append(groups, tag)
+		}
+	}
+	document := node{
+		"openapi": "3.1.0",
+		"info": node{"title": "Sluice", "version": version, "description": introduction,
+			"license": node{"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+		"tags":  groups,
+		"paths": paths,
+		"components": node{
+			"schemas":    s.components,
+			"parameters": requestHeaders,
+			"headers":    answerHeaders,
+			"securitySchemes": node{"credential": node{"type": "http", "scheme": "bearer",
+				"description": "Authorization: Bearer slk_…"}},
+		},
+	}
+	body, err := json.Marshal(document, json.Deterministic(true), jsontext.WithIndent("  "))
+	if err != nil {
+		// It is made of strings, numbers, maps and slices.
+		panic(err)
+	}
+	return body
+}
+
+func (s *schemas) operation(r *Route) node {
+	o := node{
+		"operationId": r.Name, "tags": []string{r.Group}, "summary": r.Summary,
+		"parameters": parameters(r), "responses": s.responses(r),
+	}
+	if r.Description != "" {
+		o["description"] = r.Description
+	}
+	if !r.Public {
+		o["security"] = []any{node{"credential": []string{}}}
+	}
+	if r.Request != nil {
+		o["requestBody"] = node{"required": r.shape.required,
+			"content": node{contentJSON: node{"schema": s.reference(r.Request, true)}}}
+	}
+	return o
+}
+
+func (s *schemas) responses(r *Route) node {
+	schema := node{"type": "object"}
+	if r.Response != nil {
+		schema = s.reference(r.Response, false)
+	}
+	content := node{contentJSON: node{"schema": schema}}
+	for _, media := range r.Media {
+		content[media] = node{}
+	}
+	responses := node{strconv.Itoa(r.Success): node{
+		"description": http.StatusText(r.Success), "content": content, "headers": headersOf(r, r.Success)}}
+	for status, codes := range r.problems() {
+		responses[strconv.Itoa(status)] = node{
+			"description": http.StatusText(status) + ": " + strings.Join(codes, ", "),
+			"content":     node{contentProblem: node{"schema": s.reference(reflect.TypeFor[Problem](), false)}},
+			"headers":     headersOf(r, status),
+		}
+	}
+	return responses
+}
+
+// problems lists the codes of the problems that a route can give, by status.
+func (r *Route) problems() map[int][]string {
+	kinds := slices.Clone(commonErrors)
+	if r.Public {
+		kinds = []kms.Kind{kms.KindInternal, kms.KindMalformed}
+	}
+	if r.Request != nil {
+		kinds = append(kinds, bodyErrors...)
+	}
+	kinds = append(kinds, r.Errors...)
+	slices.Sort(kinds)
+	byStatus := make(map[int][]string)
+	for _, k := range slices.Compact(kinds) {
+		byStatus[ProblemStatus(k)] = append(byStatus[ProblemStatus(k)], k.String())
+	}
+	return byStatus
+}
+
+func parameters(r *Route) []any {
+	var list []any
+	for _, o := range r.Objects() {
+		list = append(list, node{"name": string(o), "in": "path", "required": true, "description": objectDocs[o],
+			"schema": node{"type": "string", "minLength": 1}})
+	}
+	for _, p := range r.Query {
+		schema := node{"type": "string"}
+		doc := p.Doc
+		if p.Max > 0 {
+			schema = node{"type": "integer", "minimum": 1, "maximum": p.Max}
+			doc += ". Absent: " + p.Default
+		}
+		list = append(list, node{"name": p.Name, "in": "query", "description": doc, "schema": schema})
+	}
+	list = append(list, parameterReference(headerRequestID))
+	if !r.Public {
+		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerTrace))
+	}
+	return list
+}
+
+func parameterReference(name string) node { return node{"$ref": "#/components/parameters/" + name} }
+
+var objectDocs = map[Object]string{
+	ObjectKey:        "A key's id or name; a slash in a name is written %2F",
+	ObjectTenant:     "A tenant's id or name; a slash in a name is written %2F",
+	ObjectCredential: "A credential's id",
+}
+
+// requestHeaders are the headers that requests may carry.
+var requestHeaders = node{
+	headerRequestID: node{"name": headerRequestID, "in": "header", "schema": node{"type": "string"},
+		"description": "The client's own id of the request: recorded, at most 128 characters; the answer carries ours"},
+	headerUrgency: node{"name": headerUrgency, "in": "header",
+		"schema":      node{"type": "string", "enum": values(urgencies...), "default": string(kms.UrgencyNormal)},
+		"description": "How urgent the request is among those of the tenant"},
+	headerDeadline: node{"name": headerDeadline, "in": "header",
+		"schema":      node{"type": "integer", "minimum": 1, "maximum": MaxDeadline.Milliseconds()},
+		"description": "Milliseconds that the client will wait for a slot. Absent: what the tier allows"},
+	headerTrace: node{"name": headerTrace, "in": "header", "schema": node{"type": "string"},
+		"description": "W3C Trace Context; its trace id is recorded"},
+}
+
+// answerHeaders are the headers that answers carry.
+var answerHeaders = node{
+	headerRequestID:  node{"required": true, "schema": node{"type": "string", "format": "uuid"}, "description": "Names the request in the journal and in logs"},
+	headerCost:       node{"required": true, "schema": node{"type": "number", "minimum": 0}, "description": "Credits charged"},
+	headerProtection: node{"required": true, "schema": node{"type": "string", "enum": enums[reflect.TypeFor[kms.Protection]()]}, "description": "Of the key that was used"},
+	headerTiming: node{"required": true, "schema": node{"type": "string"},
+		"description": "queue, hsm and total in milliseconds (W3C Server Timing)"},
+	"Retry-After":      node{"schema": node{"type": "integer", "minimum": 1}, "description": "Seconds after which a retry can succeed"},
+	"WWW-Authenticate": node{"required": true, "schema": node{"type": "string"}, "description": "Bearer"},
+	"Location":         node{"schema": node{"type": "string"}, "description": "Path of what was created"},
+}
+
+func headersOf(r *Route, status int) node {
+	names := []string{headerRequestID}
+	switch status {
+	case r.Success:
+		if r.Public {
+			break
+		}
+		names = append(names, headerCost, headerTiming)
+		if slices.Contains(r.Objects(), ObjectKey) || r.Op == kms.OpCreateKey {
+			names = append(names, headerProtection)
+		}
+		if status == http.StatusCreated {
+			names = append(names, "Location")
+		}
+	case http.StatusUnauthorized:
+		names = append(names, "WWW-Authenticate")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		names = append(names, "Retry-After")
+	}
+	headers := node{}
+	for _, name := range names {
+		headers[name] = node{"$ref": "#/components/headers/" + name}
+	}
+	return headers
+}

@@ -1,0 +1,110 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// Object is a kind of object that a path can name.
+type Object string
+
+// The kinds of objects, as they stand in braces in a path.
+const (
+	ObjectKey        Object = "key"
+	ObjectTenant     Object = "tenant"
+	ObjectCredential Object = "credential"
+)
+
+// Route is one thing that can be called. Values come from Routes and must not
+// be changed.
+type Route struct {
+	Name    string // unique; the operationId
+	Group   string // for the document's readers
+	Method  string
+	Path    string // with objects in braces: /v1/keys/{key}/sign
+	Op      kms.Op // what it is journalled as
+	Public  bool   // needs no credential
+	Success int    // the status of success
+
+	Summary     string
+	Description string
+	Query       []Parameter
+	// Errors are the kinds of problems that the route can give beside those
+	// that every route can.
+	Errors []kms.Kind
+	// Media are the content types of answers beside JSON.
+	Media []string
+
+	Request  reflect.Type // a struct; nil: no body
+	Response reflect.Type // a struct; nil: the document itself
+
+	shape *shape
+	serve func(*call) (*buffer, error)
+}
+
+// Parameter is a query parameter.
+type Parameter struct {
+	Name string
+	// Max is the largest value of a whole number from 1; 0 for a string.
+	Max uint32
+	// Default is what an absent number stands for, in words.
+	Default string
+	Doc     string
+}
+
+// NoBody is the request type of routes that take no body at all.
+type NoBody struct{}
+
+// define completes a route with its handler. The handler calls one verb of
+// the service.
+func define[Req, Resp any](r Route, handle func(*call, *Req) (*Resp, error)) Route {
+	if t := reflect.TypeFor[Req](); t != reflect.TypeFor[NoBody]() {
+		r.Request = t
+	}
+	r.Response = reflect.TypeFor[Resp]()
+	r.shape = shapeOf(r.Request)
+	r.serve = func(c *call) (*buffer, error) {
+		var in Req
+		if err := c.readRequest(&in); err != nil {
+			return nil, err
+		}
+		out, err := handle(c, &in)
+		if err != nil {
+			return nil, err
+		}
+		return c.encode(out)
+	}
+	if r.Success == 0 {
+		r.Success = http.StatusOK
+	}
+	return r
+}
+
+// Objects returns the kinds of the objects in the route's path, in order.
+func (r *Route) Objects() []Object {
+	var objects []Object
+	for segment := range strings.SplitSeq(r.Path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			objects = append(objects, Object(strings.TrimSuffix(name, "}")))
+		}
+	}
+	return objects
+}
+
+// Routes returns the table of routes, in the order in which they are
+// documented.
+func Routes() []Route {
+	var table []Route
+	for _, group := range [][]Route{
+		keyRoutes(), operationRoutes(), keylessRoutes(),
+		projectRoutes(ownTenant), credentialRoutes(ownTenant),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), nodeRoutes(),
+		documentRoutes(),
+	} {
+		table = append(table, group...)
+	}
+	return table
+}

@@ -1,0 +1,107 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+func tenantRoutes() []Route {
+	group := anyTenant.group
+	return []Route{
+		define(Route{Name: "create-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants", Op: kms.OpCreateTenant,
+			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a tenant"}, createTenant),
+		define(Route{Name: "list-tenants", Group: group, Method: http.MethodGet, Path: "/v1/tenants", Op: kms.OpReadTenant,
+			Errors: makeErrors, Query: pageParameters, Summary: "List tenants"}, listTenants),
+		define(Route{Name: "describe-tenant", Group: group, Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Op: kms.OpReadTenant,
+			Errors: keyErrors, Summary: "Describe a tenant"}, describeTenant),
+		define(Route{Name: "update-tenant", Group: group, Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Op: kms.OpUpdateTenant,
+			Errors: makeErrors, Summary: "Change a tenant's tier or its consent to SEALED keys"}, updateTenant),
+		define(Route{Name: "suspend-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/suspend", Op: kms.OpUpdateTenant,
+			Errors: makeErrors, Summary: "Suspend a tenant",
+			Description: "Its credentials get permission_denied until it is resumed."}, setTenantState(kms.TenantSuspended)),
+		define(Route{Name: "resume-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/resume", Op: kms.OpUpdateTenant,
+			Errors: makeErrors, Summary: "Resume a suspended tenant"}, setTenantState(kms.TenantActive)),
+	}
+}
+
+func createTenant(c *call, in *CreateTenantRequest) (*TenantResponse, error) {
+	t, err := c.service.CreateTenant(c.context, &c.ticket, kms.CreateTenantInput{
+		Name: in.Name, Tier: in.Tier, AllowSealed: in.AllowSealed,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.created(t.ID)
+	return c.tenant(t), nil
+}
+
+func listTenants(c *call, _ *NoBody) (*TenantListResponse, error) {
+	tenants, next, err := c.service.ListTenants(c.context, &c.ticket, c.page())
+	if err != nil {
+		return nil, err
+	}
+	out := &TenantListResponse{Tenants: make([]Tenant, len(tenants)), NextPageToken: next, Charge: c.charge()}
+	for i, t := range tenants {
+		out.Tenants[i] = tenantOf(t)
+	}
+	return out, nil
+}
+
+func describeTenant(c *call, _ *NoBody) (*TenantResponse, error) {
+	return c.tenantOr(c.service.DescribeTenant(c.context, &c.ticket, c.object(0)))
+}
+
+func updateTenant(c *call, in *UpdateTenantRequest) (*TenantResponse, error) {
+	if in.Tier == nil && in.AllowSealed == nil {
+		return nil, kms.Errorf(kms.KindInvalidArgument, "body: give at least one of %s", c.route.shape.known)
+	}
+	return c.tenantOr(c.service.UpdateTenant(c.context, &c.ticket, c.object(0),
+		kms.TenantChange{Tier: in.Tier, AllowSealed: in.AllowSealed}))
+}
+
+func setTenantState(state kms.TenantState) func(*call, *Empty) (*TenantResponse, error) {
+	return func(c *call, _ *Empty) (*TenantResponse, error) {
+		return c.tenantOr(c.service.UpdateTenant(c.context, &c.ticket, c.object(0), kms.TenantChange{State: &state}))
+	}
+}
+
+func (c *call) tenantOr(t *kms.Tenant, err error) (*TenantResponse, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c.tenant(t), nil
+}
+
+func (c *call) tenant(t *kms.Tenant) *TenantResponse {
+	return &TenantResponse{tenantOf(t), c.charge()}
+}
+
+func tenantOf(t *kms.Tenant) Tenant {
+	return Tenant{ID: t.ID, Name: t.Name, Tier: t.Tier, State: t.State, AllowSealed: t.AllowSealed,
+		CreatedAt: t.Created.UTC(), Revision: t.Revision}
+}
+
+func nodeRoutes() []Route {
+	return []Route{
+		define(Route{Name: "list-nodes", Group: anyTenant.group, Method: http.MethodGet, Path: "/v1/hsm/nodes", Op: kms.OpReadNodes,
+			Summary: "List the nodes of the HSM pool"}, listNodes),
+	}
+}
+
+func listNodes(c *call, _ *NoBody) (*NodeListResponse, error) {
+	nodes, err := c.service.Nodes(c.context, &c.ticket)
+	if err != nil {
+		return nil, err
+	}
+	out := &NodeListResponse{Nodes: make([]Node, len(nodes)), Charge: c.charge()}
+	for i, n := range nodes {
+		out.Nodes[i] = Node{
+			ID: n.ID, Domain: n.DomainName, DomainID: n.Domain, Driver: n.Driver, Model: n.Model, Serial: n.Serial,
+			Label: n.Label, State: n.State, Enforced: n.Enforced, Slots: n.Slots, Busy: n.Busy, Epoch: n.Epoch,
+			Families: n.Families, Handles: n.Handles, Hits: n.Hits, Misses: n.Misses,
+			Operations: n.Operations, Errors: n.Errors, LastError: n.LastError,
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,230 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json/v2"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// The tags of request and response types:
+//
+//	json      the name; in answers "omitzero" and "omitempty" make it optional
+//	api       "required": the field must be given (requests)
+//	doc       what it is, in words
+//	min, max  range of a number
+//	minlen, maxlen  length of a string in characters, of Bytes in bytes, of an
+//	          array in elements
+//	example   an example, in JSON unless it is a string
+//
+// A bound is a number or the name of a row in bounds.
+
+// bounds are the limits that other packages enforce, so that the document
+// cannot name another number than the code has.
+var bounds = map[string]int{
+	"MaxInput":        kms.MaxInput,
+	"MaxUserID":       kms.MaxUserID,
+	"MaxNameLength":   kms.MaxNameLength,
+	"MaxDescription":  kms.MaxDescription,
+	"MinDataKey":      kms.MinDataKey,
+	"MaxDataKey":      kms.MaxDataKey,
+	"MaxRandom":       kms.MaxRandom,
+	"MinDeletionDays": kms.MinDeletionDays,
+	"MaxDeletionDays": kms.MaxDeletionDays,
+	"MaxScopes":       kms.MaxScopes,
+	"MaxNetworks":     kms.MaxNetworks,
+	"MaxOverlapHours": maxOverlapHours,
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+func isRequired(f reflect.StructField) bool { return f.Tag.Get("api") == "required" }
+
+// enums are the values of the types that have a table.
+var enums = map[reflect.Type][]string{
+	reflect.TypeFor[kms.Spec]():            collect(kms.Specs(), func(i kms.SpecInfo) string { return string(i.Spec) }),
+	reflect.TypeFor[kms.Family]():          collect(kms.Specs(), func(i kms.SpecInfo) string { return string(i.Family) }),
+	reflect.TypeFor[kms.Usage]():           usages(),
+	reflect.TypeFor[kms.Algorithm]():       algorithms(),
+	reflect.TypeFor[kms.Protection]():      values(kms.ProtectionHSM, kms.ProtectionSealed),
+	reflect.TypeFor[kms.KeyState]():        values(kms.KeyEnabled, kms.KeyDisabled, kms.KeyPendingDeletion),
+	reflect.TypeFor[kms.VersionState]():    values(kms.VersionEnabled, kms.VersionDisabled),
+	reflect.TypeFor[kms.Tier]():            values(kms.Tiers()...),
+	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended),
+	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
+	reflect.TypeFor[kms.SignatureFormat](): values(kms.FormatDER, kms.FormatRaw),
+	reflect.TypeFor[kms.Digest]():          values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),
+	reflect.TypeFor[Code]():                append(collect(kms.Kinds(), kms.Kind.String), string(CodeMethodNotAllowed)),
+}
+
+// values turns named strings into plain ones.
+func values[T ~string](list ...T) []string {
+	return collect(list, func(v T) string { return string(v) })
+}
+
+// collect lists each value of a column of a table once, in order.
+func collect[T any](rows []T, column func(T) string) []string {
+	var list []string
+	for _, row := range rows {
+		if v := column(row); !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func usages() []string {
+	var list []kms.UsageAlgorithms
+	for _, spec := range kms.Specs() {
+		list = append(list, spec.Usages...)
+	}
+	return collect(list, func(u kms.UsageAlgorithms) string { return string(u.Usage) })
+}
+
+func algorithms() []string {
+	var list []kms.Algorithm
+	for _, spec := range kms.Specs() {
+		for _, usage := range spec.Usages {
+			list = append(list, usage.Algorithms...)
+		}
+	}
+	return values(list...)
+}
+
+// node is a JSON object of the document.
+type node = map[string]any
+
+// schemas collects the components of a document.
+type schemas struct{ components node }
+
+// reference returns a reference to the schema of a struct, which it adds to
+// the components. Requests refuse what they do not know; answers may grow.
+func (s *schemas) reference(t reflect.Type, request bool) node {
+	if _, done := s.components[t.Name()]; !done {
+		s.components[t.Name()] = node{} // for types that hold themselves
+		s.components[t.Name()] = s.object(t, request)
+	}
+	return node{"$ref": "#/components/schemas/" + t.Name()}
+}
+
+func (s *schemas) object(t reflect.Type, request bool) node {
+	properties := node{}
+	var required []string
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
+		properties[jsonName(f)] = s.property(f, request)
+		optional := strings.Contains(f.Tag.Get("json"), ",omit")
+		if request && isRequired(f) || !request && !optional {
+			required = append(required, jsonName(f))
+		}
+	}
+	o := node{"type": "object", "properties": properties}
+	if required != nil {
+		o["required"] = required
+	}
+	if request {
+		o["additionalProperties"] = false
+	}
+	return o
+}
+
+func (s *schemas) property(f reflect.StructField, request bool) node {
+	p := s.value(f.Type, request)
+	tag := func(name, key string) {
+		if text, given := f.Tag.Lookup(name); given {
+			p[key] = bound(text)
+		}
+	}
+	if doc, given := f.Tag.Lookup("doc"); given {
+		p["description"] = doc
+	}
+	tag("min", "minimum")
+	tag("max", "maximum")
+	switch {
+	case f.Type == reflect.TypeFor[Bytes]():
+		if text, given := f.Tag.Lookup("maxlen"); given {
+			p["maxLength"] = base64.StdEncoding.EncodedLen(bound(text))
+		}
+	case f.Type.Kind() == reflect.Slice:
+		tag("minlen", "minItems")
+		tag("maxlen", "maxItems")
+	default:
+		tag("minlen", "minLength")
+		tag("maxlen", "maxLength")
+	}
+	if text, given := f.Tag.Lookup("example"); given {
+		p["examples"] = []any{example(text, p["type"] == "string")}
+	}
+	return p
+}
+
+// bound reads the number of a tag.
+func bound(text string) int {
+	if n, named := bounds[text]; named {
+		return n
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(fmt.Sprintf("api: a tag names the unknown bound %q", text))
+	}
+	return n
+}
+
+func example(text string, isString bool) any {
+	if isString {
+		return text
+	}
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		panic(fmt.Sprintf("api: the example %q is not JSON", text))
+	}
+	return v
+}
+
+// value is the schema of a type.
+func (s *schemas) value(t reflect.Type, request bool) node {
+	switch t {
+	case reflect.TypeFor[Bytes]():
+		return node{"type": "string", "contentEncoding": "base64"}
+	case reflect.TypeFor[Cost]():
+		return node{"type": "number", "minimum": 0, "multipleOf": 0.000001}
+	case reflect.TypeFor[time.Time]():
+		return node{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[uuid.UUID]():
+		return node{"type": "string", "format": "uuid"}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return s.value(t.Elem(), request)
+	case reflect.String:
+		if enum := enums[t]; enum != nil {
+			return node{"type": "string", "enum": enum}
+		}
+		return node{"type": "string"}
+	case reflect.Bool:
+		return node{"type": "boolean"}
+	case reflect.Int, reflect.Int64:
+		return node{"type": "integer"}
+	case reflect.Uint32, reflect.Uint64:
+		return node{"type": "integer", "minimum": 0}
+	case reflect.Slice:
+		return node{"type": "array", "items": s.value(t.Elem(), request)}
+	case reflect.Map:
+		return node{"type": "object", "additionalProperties": s.value(t.Elem(), request)}
+	case reflect.Struct:
+		return s.reference(t, request)
+	}
+	panic(fmt.Sprintf("api: %v has no schema", t))
+}

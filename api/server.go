@@ -1,0 +1,167 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// DefaultMaxBody is the limit of a request's body in bytes when none is
+// configured: base64 of the largest input and of an AAD fit.
+const DefaultMaxBody = 2 << 20
+
+// hstsMaxAge is how long browsers and clients shall insist on TLS, once they
+// saw it: a year, as RFC 6797 has it in its examples.
+const hstsMaxAge = "max-age=31536000"
+
+// Config is what a Server needs. Fields are required unless they say otherwise.
+type Config struct {
+	Service       *kms.Service
+	Authenticator *kms.Authenticator
+	Log           *slog.Logger
+	Clock         func() time.Time
+	// MaxBody bounds a request's body in bytes; 0: DefaultMaxBody.
+	MaxBody int64
+	// TrustedProxies are the networks of the load balancers whose
+	// X-Forwarded-For is believed; empty: nobody's is.
+	TrustedProxies []netip.Prefix
+	// Registerer takes the metrics; nil: there are none.
+	Registerer prometheus.Registerer
+	// Version is the release that the OpenAPI document names.
+	Version string
+}
+
+// Server is the REST interface. It has no goroutines and nothing to close. It
+// is safe for concurrent use.
+type Server struct {
+	service       *kms.Service
+	authenticator *kms.Authenticator
+	log           *slog.Logger
+	clock         func() time.Time
+	maxBody       int64
+	proxies       proxies
+	metrics       *metrics
+	document      []byte
+	echo          *echo.Echo
+	allow         map[string]string // :: echo's path → the methods that it has
+}
+
+// New makes a Server. It panics when the registerer has its metrics already.
+func New(c Config) *Server {
+	s := &Server{
+		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
+		maxBody: c.MaxBody, proxies: c.TrustedProxies, metrics: newMetrics(c.Registerer),
+		echo: echo.New(), allow: make(map[string]string),
+	}
+	if s.maxBody == 0 {
+		s.maxBody = DefaultMaxBody
+	}
+	table := Routes()
+	s.document = buildDocument(table, c.Version)
+	// Nothing of ours asks echo for an address; should anything ever, it gets
+	// the one that the ticket has.
+	s.echo.IPExtractor = func(r *http.Request) string { return s.proxies.client(r).String() }
+	s.echo.Use(s.refuseUnknown)
+	for i := range table {
+		s.mount(&table[i])
+	}
+	return s
+}
+
+// Handler returns the handler of all routes.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+// serve opens a request's ticket, sends it to its route and sees its end.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{ResponseWriter: w, context: r.Context()}
+	s.openTicket(&x.ticket, r)
+	h := w.Header()
+	h.Set(headerRequestID, x.ticket.RequestID.String())
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.TLS != nil {
+		h.Set("Strict-Transport-Security", hstsMaxAge)
+	}
+	s.metrics.inFlight.Inc()
+	defer func() {
+		p := recover()
+		s.metrics.inFlight.Dec()
+		s.metrics.observe(x, s.clock().Sub(x.ticket.Received))
+		if p != nil {
+			s.abort(x, p)
+		}
+	}()
+	if !canonicalPath(r.URL) {
+		s.fail(x, errNoRoute)
+		return
+	}
+	s.echo.ServeHTTP(x, r)
+}
+
+var errNoRoute = kms.Errorf(kms.KindNotFound, "there is no such route")
+
+// abort ends a request whose answer cannot be trusted to be whole: the panic
+// came from outside the handler, which recovers its own.
+func (s *Server) abort(x *exchange, p any) {
+	s.log.LogAttrs(x.context, slog.LevelError, "answering failed",
+		slog.String("request_id", x.ticket.RequestID.String()),
+		slog.String("route", x.template()), slog.Any("error", panicked(p)))
+	panic(http.ErrAbortHandler)
+}
+
+// mount registers a route with the router.
+func (s *Server) mount(route *Route) {
+	path := strings.NewReplacer("{", ":", "}", "").Replace(route.Path)
+	segments := strings.Count(path, "/")
+	s.echo.Add(route.Method, path, func(c echo.Context) error {
+		// A parameter at the end of a path may swallow further segments.
+		if strings.Count(echo.GetPath(c.Request()), "/") != segments {
+			return s.refuse(c, errNoRoute)
+		}
+		x := c.Response().Writer.(*exchange)
+		x.route = route
+		s.run(x, c.Request(), c.ParamValues())
+		return nil
+	})
+	methods := route.Method
+	if have := s.allow[path]; have != "" {
+		methods = have + ", " + methods
+	}
+	s.allow[path] = methods
+}
+
+// refuseUnknown answers what the router has no route for: unknown paths, and
+// every method that a path does not have, OPTIONS and HEAD among them.
+func (s *Server) refuseUnknown(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		allow := s.allow[c.Path()]
+		if allow == "" {
+			return s.refuse(c, errNoRoute)
+		}
+		if slices.Contains(strings.Split(allow, ", "), c.Request().Method) {
+			return next(c)
+		}
+		x := c.Response().Writer.(*exchange)
+		x.Header().Set("Allow", allow)
+		if c.Request().Method == http.MethodConnect {
+			// What follows on the connection is not meant for us.
+			x.Header().Set("Connection", "close")
+		}
+		x.writeProblem(Problem{Type: typeBlank, Title: http.StatusText(http.StatusMethodNotAllowed),
+			Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed})
+		return nil
+	}
+}
+
+func (s *Server) refuse(c echo.Context, err error) error {
+	s.fail(c.Response().Writer.(*exchange), err)
+	return nil
+}

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"encoding/json/jsontext"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// shape is what decoding must know of a request type: a struct with the tags
+// that schema.go lists.
+type shape struct {
+	fields []*field
+	// known lists the names for messages.
+	known string
+	// required tells whether some field is, so that a body is.
+	required bool
+}
+
+// field is one field of a request.
+type field struct {
+	name    string
+	index   []int
+	expects string // "a string", for messages
+	list    bool   // elements can be named by number
+	// required fields must be present and, for strings, not empty. Numbers
+	// are not checked: for them the verbs have ranges that exclude 0.
+	required bool
+}
+
+// shapeOf reads the shape of a request type; it is nil for a route that takes
+// no body.
+func shapeOf(t reflect.Type) *shape {
+	if t == nil {
+		return nil
+	}
+	sh := &shape{}
+	var names []string
+	for _, sf := range reflect.VisibleFields(t) {
+		if sf.Anonymous {
+			continue
+		}
+		f := &field{name: jsonName(sf), index: sf.Index, expects: expectation(sf.Type),
+			list: sf.Type.Kind() == reflect.Slice && sf.Type != reflect.TypeFor[Bytes](), required: isRequired(sf)}
+		sh.fields = append(sh.fields, f)
+		sh.required = sh.required || f.required
+		names = append(names, f.name)
+	}
+	sh.known = strings.Join(names, ", ")
+	if len(names) == 0 {
+		sh.known = "no fields"
+	}
+	return sh
+}
+
+// expectation says what JSON a field of the type takes.
+func expectation(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[Bytes]():
+		return "a string of base64, with the standard alphabet and padding"
+	case reflect.TypeFor[time.Time]():
+		return "a string of an RFC 3339 time"
+	case reflect.TypeFor[uuid.UUID]():
+		return "a string of a UUID"
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return expectation(t.Elem())
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Uint32:
+		return "a whole number, not negative"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Slice:
+		return "an array, each element " + expectation(t.Elem())
+	case reflect.Map:
+		return "an object, each value " + expectation(t.Elem())
+	}
+	panic(fmt.Sprintf("api: requests have no fields of type %v", t))
+}
+
+// locate turns a pointer (RFC 6901) into a place to show, ending in a space,
+// and the field that it lies in. Only names of ours and numbers are shown:
+// the rest of a pointer is the client's.
+func (sh *shape) locate(p jsontext.Pointer) (place string, f *field) {
+	first, rest, deeper := strings.Cut(strings.TrimPrefix(string(p), "/"), "/")
+	i := slices.IndexFunc(sh.fields, func(f *field) bool { return f.name == first })
+	if i < 0 {
+		return "", nil
+	}
+	f = sh.fields[i]
+	place = "/" + f.name
+	if deeper && f.list {
+		if n, err := strconv.ParseUint(rest, 10, 32); err == nil {
+			place += "/" + strconv.FormatUint(n, 10)
+		}
+	}
+	return place + " ", f
+}
+
+// checkRequired refuses a request that lacks a required field.
+func (sh *shape) checkRequired(in any) error {
+	v := reflect.ValueOf(in).Elem()
+	for _, f := range sh.fields {
+		if f.required && v.FieldByIndex(f.index).IsZero() {
+			return kms.Errorf(kms.KindInvalidArgument, "%s: is missing", f.name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// Tenant is a customer.
+type Tenant struct {
+	ID          uuid.UUID       `json:"id"`
+	Name        string          `json:"name" doc:"Unique, immutable" example:"acme"`
+	Tier        kms.Tier        `json:"tier"`
+	State       kms.TenantState `json:"state"`
+	AllowSealed bool            `json:"allow_sealed" doc:"Whether keys that no HSM offers become SEALED without the request saying so"`
+	CreatedAt   time.Time       `json:"created_at"`
+	Revision    uint64          `json:"revision" doc:"Grows by one with every change" min:"1"`
+}
+
+// TenantResponse is a tenant.
+type TenantResponse struct {
+	Tenant
+	Charge
+}
+
+// TenantListResponse is a page of tenants.
+type TenantListResponse struct {
+	Tenants       []Tenant `json:"tenants" doc:"Ordered by name"`
+	NextPageToken string   `json:"next_page_token,omitzero" doc:"Absent at the end"`
+	Charge
+}
+
+// CreateTenantRequest is the body of create-tenant.
+type CreateTenantRequest struct {
+	Name        string   `json:"name" api:"required" doc:"1 to 128 letters, digits and -_./, beginning and ending with a letter or digit, not looking like a UUID" maxlen:"MaxNameLength" example:"acme"`
+	Tier        kms.Tier `json:"tier" doc:"Absent: free"`
+	AllowSealed bool     `json:"allow_sealed" doc:"Whether keys that no HSM offers become SEALED without the request saying so"`
+}
+
+// UpdateTenantRequest is the body of update-tenant; what is absent stays.
+type UpdateTenantRequest struct {
+	Tier        *kms.Tier `json:"tier"`
+	AllowSealed *bool     `json:"allow_sealed"`
+}
+
+// Project is a namespace inside a tenant.
+type Project struct {
+	Name      string    `json:"name" doc:"Unique in the tenant, immutable" example:"payments"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// ProjectResponse is a project.
+type ProjectResponse struct {
+	Project
+	Charge
+}
+
+// ProjectListResponse is a page of projects.
+type ProjectListResponse struct {
+	Projects      []Project `json:"projects" doc:"Ordered by name"`
+	NextPageToken string    `json:"next_page_token,omitzero" doc:"Absent at the end"`
+	Charge
+}
+
+// CreateProjectRequest is the body of create-project.
+type CreateProjectRequest struct {
+	Name string `json:"name" api:"required" doc:"As for a tenant" maxlen:"MaxNameLength" example:"payments"`
+}
+
+// Credential is what a caller authenticates with, without its secrets.
+type Credential struct {
+	ID        uuid.UUID          `json:"id"`
+	Name      string             `json:"name" example:"orders-signer"`
+	Project   string             `json:"project" doc:"What it works in" example:"default"`
+	Component string             `json:"component,omitzero" doc:"Which consumer inside the tenant uses it" example:"gateway"`
+	Scopes    []string           `json:"scopes" doc:"What it may do: family:operation or family:operation:glob" example:"[\"key:sign:orders-*\"]"`
+	Networks  []string           `json:"networks,omitempty" doc:"From where it may be used; absent: from anywhere"`
+	Secrets   []CredentialSecret `json:"secrets" doc:"Its live secrets, the newest first"`
+	CreatedAt time.Time          `json:"created_at"`
+	ExpiresAt time.Time          `json:"expires_at,omitzero" doc:"Absent: never"`
+	RevokedAt time.Time          `json:"revoked_at,omitzero"`
+	Revision  uint64             `json:"revision" doc:"Grows by one with every change" min:"1"`
+}
+
+// CredentialSecret is one secret of a credential: that it exists, not what it
+// is.
+type CredentialSecret struct {
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero" doc:"Absent: with the credential"`
+}
+
+// CredentialResponse is a credential.
+type CredentialResponse struct {
+	Credential
+	Charge
+}
+
+// MintedCredentialResponse is a credential with its new secret.
+type MintedCredentialResponse struct {
+	Credential
+	Token string `json:"credential" doc:"What to send as Authorization: Bearer. Shown this once"`
+	Charge
+}
+
+// CredentialListResponse is a page of credentials.
+type CredentialListResponse struct {
+	Credentials   []Credential `json:"credentials" doc:"Ordered by name"`
+	NextPageToken string       `json:"next_page_token,omitzero" doc:"Absent at the end"`
+	Charge
+}
+
+// CreateCredentialRequest is the body of create-credential.
+type CreateCredentialRequest struct {
+	Name      string    `json:"name" api:"required" doc:"As for a tenant" maxlen:"MaxNameLength" example:"orders-signer"`
+	Project   string    `json:"project" doc:"Absent: default" maxlen:"MaxNameLength"`
+	Component string    `json:"component" doc:"Which consumer inside the tenant uses it" maxlen:"MaxNameLength"`
+	Scopes    []string  `json:"scopes" api:"required" doc:"What it may do, never more than the credential that mints it: family:operation or family:operation:glob" maxlen:"MaxScopes" example:"[\"key:sign:orders-*\"]"`
+	ExpiresAt time.Time `json:"expires_at" doc:"Absent: never"`
+	Networks  []string  `json:"networks" doc:"Networks in CIDR notation, without host bits, from which it may be used; absent or empty: from anywhere" maxlen:"MaxNetworks"`
+}
+
+// RotateCredentialRequest is the body of rotate-credential. It may be left
+// out.
+type RotateCredentialRequest struct {
+	OverlapHours *int `json:"overlap_hours" doc:"Hours for which the old secret stays valid. Absent: 24; 0: it dies at once" min:"0" max:"MaxOverlapHours"`
+}
+
+// Node is one node of the HSM pool.
+type Node struct {
+	ID         kms.NodeID   `json:"id"`
+	Domain     string       `json:"domain,omitzero" doc:"Name of its domain; absent for the in-process engine"`
+	DomainID   uuid.UUID    `json:"domain_id,omitzero"`
+	Driver     string       `json:"driver" doc:"pkcs11 or soft"`
+	Model      string       `json:"model,omitzero"`
+	Serial     string       `json:"serial,omitzero"`
+	Label      string       `json:"label,omitzero"`
+	State      string       `json:"state" doc:"up, down or starting"`
+	Enforced   bool         `json:"enforced" doc:"The token refuses to unwrap keys in the clear, whatever its caller asks for"`
+	Slots      int          `json:"slots" doc:"Operations that it runs at once"`
+	Busy       int          `json:"busy" doc:"Slots in use"`
+	Epoch      uint64       `json:"epoch" doc:"Grows when the token was lost and joined again"`
+	Families   []kms.Family `json:"families" doc:"Algorithm families that passed the self-test"`
+	Handles    int          `json:"handles" doc:"Keys loaded now"`
+	Hits       uint64       `json:"hits" doc:"Uses of a loaded key"`
+	Misses     uint64       `json:"misses" doc:"Uses that had to load the key first"`
+	Operations uint64       `json:"operations"`
+	Errors     uint64       `json:"errors"`
+	LastError  string       `json:"last_error,omitzero"`
+}
+
+// NodeListResponse lists the nodes.
+type NodeListResponse struct {
+	Nodes []Node `json:"nodes"`
+	Charge
+}
