@@ -16,9 +16,9 @@
 //   - AES, SM4, HMAC and secp256k1 keys are kept in a slab outside Go's heap,
 //     locked against swapping where the system allows (see Token.Locked),
 //     left out of core dumps, and wiped on Unload. They are expanded anew for
-//     every call, which costs less than a microsecond, so that a loaded key
-//     that is not in use exists in the slab only. What a call expands is on
-//     the heap until the garbage collector reuses it.
+//     every call, which costs about a microsecond, so that a loaded key that
+//     is not in use exists in the slab only. What a call expands is on the
+//     heap until the garbage collector reuses it.
 //   - RSA, NIST P-curve, Ed25519 and SM2 keys are kept as the libraries parse
 //     them, since parsing costs as much as signing. They are on the heap and
 //     neither locked nor, but for Ed25519, wiped.

@@ -36,9 +36,6 @@ func (k ecdsaKey) sign(c *hsm.Call) ([]byte, error) {
 	return sig, nil
 }
 
-// The library's key cannot be wiped: it holds copies that it does not show.
-func (k ecdsaKey) wipe() {}
-
 type ecdsaPublic struct{ public *ecdsa.PublicKey }
 
 func (k ecdsaPublic) verify(c *hsm.Call) bool {

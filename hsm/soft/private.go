@@ -6,9 +6,14 @@ import (
 )
 
 // privateKey is a loaded key in the form in which its family uses it. It is
-// one of signer, decrypter and macer, by its usage. Its methods are safe for
-// concurrent use, but for wipe, which is the last.
-type privateKey interface {
+// one of signer, decrypter and macer, by its usage, with methods that are safe
+// for concurrent use. RSA, ECDSA and SM2 keys are the libraries' own, which
+// hold copies that they do not show and so cannot be wiped.
+type privateKey any
+
+// wiper is a key that owns memory outside its slot and can wipe it; no other
+// method runs during wipe or after.
+type wiper interface {
 	wipe()
 }
 
@@ -32,7 +37,8 @@ type (
 
 // newPrivateKey makes the key of a spec and usage from its raw form, which is
 // not kept. Families that work from the raw form copy it to slot, memory of
-// slotSize bytes that stays theirs until wipe. An error is errMaterial.
+// slotSize bytes that is theirs to read as long as the key is used; the caller
+// wipes it. An error is errMaterial.
 func newPrivateKey(info *kms.SpecInfo, usage kms.Usage, raw, slot []byte) (privateKey, error) {
 	switch info.Family {
 	case kms.FamilyAES, kms.FamilySM4:

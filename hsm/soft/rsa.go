@@ -68,10 +68,6 @@ func (k rsaDecryptionKey) decrypt(c *hsm.Call) ([]byte, error) {
 	return plaintext, nil
 }
 
-// The library's key cannot be wiped: it holds copies that it does not show.
-func (k rsaSigningKey) wipe()    {}
-func (k rsaDecryptionKey) wipe() {}
-
 // rsaPublic is an RSA public key, for either usage.
 type rsaPublic struct{ public *rsa.PublicKey }
 

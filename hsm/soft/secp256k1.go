@@ -87,8 +87,6 @@ func (k *secp256k1Key) attempt(d, e *secp256k1.ModNScalar, digest []byte) *ecdsa
 	return ecdsa.NewSignature(&r, s)
 }
 
-func (k *secp256k1Key) wipe() { clear(k.scalar) }
-
 // baseMult returns kG in affine coordinates without showing k to the library's
 // variable-time multiplication.
 func baseMult(k *secp256k1.ModNScalar) *secp256k1.JacobianPoint {

@@ -102,9 +102,9 @@ func runKnown(spec kms.Spec, usage kms.Usage, raw []byte, c *hsm.Call) ([]byte, 
 	return apply(key, c)
 }
 
-// selfTest compares every known answer.
-func selfTest() error {
-	for _, k := range knownAnswers {
+// selfTest compares known answers.
+func selfTest(answers []knownAnswer) error {
+	for _, k := range answers {
 		got, err := k.run()
 		if err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)

@@ -72,10 +72,6 @@ func (k sm2SigningKey) sign(c *hsm.Call) ([]byte, error) {
 	return sig, nil
 }
 
-// The library's keys cannot be wiped: they hold copies that they do not show.
-func (k sm2SigningKey) wipe()    {}
-func (k sm2DecryptionKey) wipe() {}
-
 // sm2Public is an SM2 public key, for either usage.
 type sm2Public struct{ public *ecdsa.PublicKey }
 

@@ -63,8 +63,6 @@ func (k *aeadKey) decrypt(c *hsm.Call) ([]byte, error) {
 	return plaintext, nil
 }
 
-func (k *aeadKey) wipe() { clear(k.secret) }
-
 // hmacKey is a key of HMAC (RFC 2104).
 type hmacKey struct {
 	secret  []byte // in the slab
@@ -99,5 +97,3 @@ func (k *hmacKey) mac(c *hsm.Call) []byte {
 	h.Write(c.Input)
 	return h.Sum(nil)
 }
-
-func (k *hmacKey) wipe() { clear(k.secret) }
