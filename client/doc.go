@@ -1,0 +1,51 @@
+// Package client calls the Sluice key service from Go: keys and what is done
+// with them, and, for administrators, tenants, projects, credentials and the
+// HSM pool. It uses the standard library only.
+//
+//	c, err := client.New(client.Options{
+//		Address:    "https://kms.example.com:8440",
+//		Credential: client.NewToken(os.Getenv("SLUICE_CREDENTIAL")),
+//	})
+//	signed, err := c.Sign(ctx, "payments/orders", client.SignInput{Message: order})
+//
+// # Calls
+//
+// One Client serves a whole program: it is safe for concurrent use and keeps
+// its connections. A key is named by its id or its name. Inputs are structs
+// of which most fields may stay zero; outputs hold what the call cost and its
+// request id, by which the service can explain it. Every method takes a
+// context whose end is the budget of the whole call, repetitions included.
+// The service is told of that end and does not queue the call for longer.
+//
+// # Errors
+//
+// A refusal is an *Error. Decide by its Code:
+//
+//	if errors.Is(err, client.ErrKeyDisabled) { … }
+//
+// Anything that kept the service from answering matches ErrNoAnswer and wraps
+// the error of net/http, or the context's. An invalid signature or MAC is not
+// an error but an answer.
+//
+// # Repetition
+//
+// After 429, 502, 503 and a broken connection, a call is sent again, up to
+// Options.MaxAttempts times in all, as long as the context allows. The pauses
+// double from 0.1 s, with a random part, or follow the answer's Retry-After;
+// one of more than 30 s is not waited for but returned as Error.RetryAfter.
+//
+// Repetition is safe. Operations with keys change nothing, so a repeated one
+// costs its credits again and nothing more. A call that changes something is
+// sent again only when nothing can have come of it: when a limit or the lack
+// of HSMs refused it, or no connection came about. After any other failure it
+// is the caller who looks what there is before he tries again.
+//
+// # What it never does
+//
+// It never logs, and no error holds what was sent: no plaintext, no key name,
+// no credential, no URL. It never follows a redirect, never reads an answer
+// without bound, and keeps no key material. The memory of plaintexts belongs
+// to the garbage collector: a program that must wipe its own copies wipes the
+// slices that it gave and got, and knows that encodings of them went through
+// buffers of net/http.
+package client

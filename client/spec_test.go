@@ -1,0 +1,100 @@
+package client_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"testing"
+
+	"github.com/sluice-kms/sluice/client"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// constants returns the string constants of a Go file by their type.
+func constants(t *testing.T, file string) map[string][]string {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byType := map[string][]string{}
+	for _, d := range f.Decls {
+		g, isDecl := d.(*ast.GenDecl)
+		if !isDecl || g.Tok != token.CONST {
+			continue
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			name, isNamed := v.Type.(*ast.Ident)
+			if !isNamed {
+				continue
+			}
+			value, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			byType[name.Name] = append(byType[name.Name], value)
+		}
+	}
+	return byType
+}
+
+func TestConstantsAreThoseOfTheService(t *testing.T) {
+	service := map[string][]string{}
+	for _, f := range []string{"spec.go", "key.go", "sign.go", "ports.go", "tenant.go"} {
+		for name, values := range constants(t, "../kms/"+f) {
+			service[name] = append(service[name], values...)
+		}
+	}
+	ours := map[string][]string{}
+	for _, f := range []string{"spec.go", "tenants.go", "client.go"} {
+		for name, values := range constants(t, f) {
+			ours[name] = append(ours[name], values...)
+		}
+	}
+	for theirName, ourName := range map[string]string{
+		"Spec": "Spec", "Usage": "Usage", "Protection": "Protection", "KeyState": "KeyState", "VersionState": "VersionState",
+		"Algorithm": "Algorithm", "SM2Order": "SM2Order", "SignatureFormat": "SignatureFormat", "Digest": "HashFunction",
+		"Tier": "Tier", "TenantState": "TenantState", "Urgency": "Urgency",
+	} {
+		theirs := service[theirName]
+		if len(theirs) == 0 {
+			t.Errorf("kms.%s has no constants", theirName)
+		}
+		compareSets(t, ourName, ours[ourName], theirs)
+	}
+}
+
+func TestCodesAreThoseOfTheService(t *testing.T) {
+	// Only HTTP knows of methods.
+	theirs := []string{string(client.ErrMethodNotAllowed)}
+	for _, k := range kms.Kinds() {
+		theirs = append(theirs, k.String())
+	}
+	compareSets(t, "Code", constants(t, "errors.go")["Code"], theirs)
+}
+
+func compareSets(t *testing.T, what string, ours, theirs []string) {
+	t.Helper()
+	for _, side := range []struct {
+		text string
+		a, b []string
+	}{{"lacks", theirs, ours}, {"alone has", ours, theirs}} {
+		have := map[string]bool{}
+		for _, v := range side.b {
+			have[v] = true
+		}
+		for _, v := range side.a {
+			if !have[v] {
+				t.Errorf("client.%s %s %q", what, side.text, v)
+			}
+		}
+	}
+}
+
+func TestSizesAreThoseOfTheService(t *testing.T) {
+	if client.MaxInput != kms.MaxInput || client.MinDataKey != kms.MinDataKey || client.MaxDataKey != kms.MaxDataKey || client.MaxRandom != kms.MaxRandom {
+		t.Error("the sizes differ from those of kms")
+	}
+}

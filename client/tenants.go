@@ -1,0 +1,139 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"time"
+)
+
+// Tier names a set of quota parameters.
+type Tier string
+
+// The tiers, the strongest first.
+const (
+	TierPlatinum Tier = "platinum"
+	TierGold     Tier = "gold"
+	TierSilver   Tier = "silver"
+	TierFree     Tier = "free"
+)
+
+// TenantState is the state of a tenant.
+type TenantState string
+
+// The tenant states. Nobody can authenticate in a suspended tenant.
+const (
+	TenantActive    TenantState = "ACTIVE"
+	TenantSuspended TenantState = "SUSPENDED"
+)
+
+// Tenant is a customer of the service.
+type Tenant struct {
+	ID    string      `json:"id"`
+	Name  string      `json:"name"` // unique, immutable
+	Tier  Tier        `json:"tier"`
+	State TenantState `json:"state"`
+	// AllowSealed tells whether keys that no HSM offers become SEALED without
+	// the request saying so.
+	AllowSealed bool      `json:"allow_sealed"`
+	CreatedAt   time.Time `json:"created_at"`
+	Revision    uint64    `json:"revision"` // grows by one with every change
+}
+
+// TenantOutput is a tenant as one call returns it.
+type TenantOutput struct {
+	Tenant
+	Charge
+}
+
+// CreateTenantInput is the input of CreateTenant.
+type CreateTenantInput struct {
+	Name        string `json:"name"`          // as for a key
+	Tier        Tier   `json:"tier,omitzero"` // "": TierFree
+	AllowSealed bool   `json:"allow_sealed,omitzero"`
+}
+
+// CreateTenant makes a tenant with its project "default". It takes an
+// operator's credential, as do all methods on tenants.
+func (c *Client) CreateTenant(ctx context.Context, in CreateTenantInput) (*TenantOutput, error) {
+	return invoke[TenantOutput](ctx, c, call{method: http.MethodPost, path: []string{"v1", "tenants"}, in: in, changes: true})
+}
+
+// GetTenant returns a tenant by its id or name.
+func (c *Client) GetTenant(ctx context.Context, tenant string) (*TenantOutput, error) {
+	return invoke[TenantOutput](ctx, c, call{method: http.MethodGet, path: []string{"v1", "tenants", tenant}})
+}
+
+type tenantPage struct {
+	Tenants []*Tenant `json:"tenants"`
+	Next    string    `json:"next_page_token"`
+}
+
+// ListTenants returns the tenants by name. Pages are fetched as the loop gets
+// to them; an error ends it.
+func (c *Client) ListTenants(ctx context.Context) iter.Seq2[*Tenant, error] {
+	return list(ctx, c, call{method: http.MethodGet, path: []string{"v1", "tenants"}},
+		func(p *tenantPage) ([]*Tenant, string) { return p.Tenants, p.Next })
+}
+
+// UpdateTenantInput is the input of UpdateTenant; what is zero stays as it is.
+type UpdateTenantInput struct {
+	Tier        Tier  `json:"tier,omitzero"`
+	AllowSealed *bool `json:"allow_sealed,omitzero"`
+}
+
+// UpdateTenant changes a tenant's tier or its consent to SEALED keys.
+func (c *Client) UpdateTenant(ctx context.Context, tenant string, in UpdateTenantInput) (*TenantOutput, error) {
+	return invoke[TenantOutput](ctx, c, call{method: http.MethodPatch, path: []string{"v1", "tenants", tenant}, in: in, changes: true})
+}
+
+// SuspendTenant refuses all requests of a tenant until ResumeTenant.
+func (c *Client) SuspendTenant(ctx context.Context, tenant string) (*TenantOutput, error) {
+	return invoke[TenantOutput](ctx, c, call{method: http.MethodPost, path: []string{"v1", "tenants", tenant, "suspend"}, changes: true})
+}
+
+// ResumeTenant ends a suspension.
+func (c *Client) ResumeTenant(ctx context.Context, tenant string) (*TenantOutput, error) {
+	return invoke[TenantOutput](ctx, c, call{method: http.MethodPost, path: []string{"v1", "tenants", tenant, "resume"}, changes: true})
+}
+
+// Project is a namespace inside a tenant.
+type Project struct {
+	Name      string    `json:"name"` // unique in the tenant, immutable
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// ProjectOutput is a project as one call returns it.
+type ProjectOutput struct {
+	Project
+	Charge
+}
+
+// CreateProject makes a project in a tenant; "" is the credential's own, any
+// other takes an operator.
+func (c *Client) CreateProject(ctx context.Context, tenant, name string) (*ProjectOutput, error) {
+	return invoke[ProjectOutput](ctx, c, call{method: http.MethodPost, path: inTenant(tenant, "projects"), changes: true,
+		in: struct {
+			Name string `json:"name"`
+		}{name}})
+}
+
+type projectPage struct {
+	Projects []*Project `json:"projects"`
+	Next     string     `json:"next_page_token"`
+}
+
+// ListProjects returns a tenant's projects by name; "" is the credential's
+// own tenant. See ListTenants.
+func (c *Client) ListProjects(ctx context.Context, tenant string) iter.Seq2[*Project, error] {
+	return list(ctx, c, call{method: http.MethodGet, path: inTenant(tenant, "projects")},
+		func(p *projectPage) ([]*Project, string) { return p.Projects, p.Next })
+}
+
+// inTenant is the path of what belongs to a tenant, "" being the credential's.
+func inTenant(tenant string, rest ...string) []string {
+	if tenant == "" {
+		return append([]string{"v1"}, rest...)
+	}
+	return append([]string{"v1", "tenants", tenant}, rest...)
+}

@@ -1,0 +1,284 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json/jsontext"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/sluice-kms/sluice/client"
+)
+
+// discard makes a case of the tables below of a method's results.
+func discard[T any](_ T, err error) error { return err }
+
+func loop[T any](seq func(func(*T, error) bool)) (err error) {
+	seq(func(_ *T, e error) bool { err = e; return true })
+	return err
+}
+
+var (
+	zero = 0
+	yes  = true
+	text = "for orders"
+)
+
+// calls has every method of Client that calls the service: the request that
+// it sends, to the byte.
+var calls = []struct {
+	name   string
+	do     func(context.Context, *client.Client) error
+	method string
+	target string
+	body   string
+}{
+	{"CreateKey", func(ctx context.Context, c *client.Client) error {
+		return discard(c.CreateKey(ctx, client.CreateKeyInput{Name: "a/b", Spec: client.SpecSM2, Usage: client.UsageSignVerify, Project: "p",
+			Protection: client.ProtectionHSM, Description: "d", Tags: map[string]string{"k": "v"}, DeletionProtection: true}))
+	}, "POST", "/v1/keys", `{"name":"a/b","spec":"SM2","usage":"SIGN_VERIFY","project":"p","protection":"HSM","description":"d","tags":{"k":"v"},"deletion_protection":true}`},
+	{"CreateKey, spec only", func(ctx context.Context, c *client.Client) error {
+		return discard(c.CreateKey(ctx, client.CreateKeyInput{Spec: client.SpecSM4}))
+	}, "POST", "/v1/keys", `{"spec":"SM4"}`},
+	{"GetKey", func(ctx context.Context, c *client.Client) error { return discard(c.GetKey(ctx, "a/b/c.d")) },
+		"GET", "/v1/keys/a%2Fb%2Fc.d", ""},
+	{"ListKeys", func(ctx context.Context, c *client.Client) error {
+		return loop(c.ListKeys(ctx, client.ListKeysInput{Project: "x/y", PageSize: 7}))
+	}, "GET", "/v1/keys?page_size=7&project=x%2Fy", ""},
+	{"UpdateKey", func(ctx context.Context, c *client.Client) error {
+		return discard(c.UpdateKey(ctx, "k", client.UpdateKeyInput{Description: &text, Tags: map[string]string{}, DeletionProtection: &yes}))
+	}, "PATCH", "/v1/keys/k", `{"description":"for orders","tags":{},"deletion_protection":true}`},
+	{"RotateKey", func(ctx context.Context, c *client.Client) error { return discard(c.RotateKey(ctx, "k")) },
+		"POST", "/v1/keys/k/rotate", ""},
+	{"EnableKey", func(ctx context.Context, c *client.Client) error { return discard(c.EnableKey(ctx, "k")) },
+		"POST", "/v1/keys/k/enable", ""},
+	{"DisableKey", func(ctx context.Context, c *client.Client) error { return discard(c.DisableKey(ctx, "k")) },
+		"POST", "/v1/keys/k/disable", ""},
+	{"ScheduleKeyDeletion", func(ctx context.Context, c *client.Client) error { return discard(c.ScheduleKeyDeletion(ctx, "k", 7)) },
+		"POST", "/v1/keys/k/schedule-deletion", `{"days":7}`},
+	{"ScheduleKeyDeletion, default", func(ctx context.Context, c *client.Client) error { return discard(c.ScheduleKeyDeletion(ctx, "k", 0)) },
+		"POST", "/v1/keys/k/schedule-deletion", `{}`},
+	{"CancelKeyDeletion", func(ctx context.Context, c *client.Client) error { return discard(c.CancelKeyDeletion(ctx, "k")) },
+		"POST", "/v1/keys/k/cancel-deletion", ""},
+
+	{"Encrypt", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Encrypt(ctx, "k", client.EncryptInput{Plaintext: []byte("hi"), AAD: []byte{0xfb, 0xff},
+			Algorithm: client.AlgSM2PKE, Version: 3, Order: client.SM2OrderASN1}))
+	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":"aGk=","aad":"+/8=","algorithm":"SM2PKE","version":3,"order":"ASN1"}`},
+	{"Encrypt, nothing", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Encrypt(ctx, "k", client.EncryptInput{}))
+	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":""}`},
+	{"Encrypt, empty AAD", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Encrypt(ctx, "k", client.EncryptInput{AAD: []byte{}}))
+	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":"","aad":""}`},
+	{"Decrypt", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Decrypt(ctx, "k", client.DecryptInput{Ciphertext: []byte("hi"), AAD: []byte("a"),
+			Algorithm: client.AlgRSAOAEPSHA256, Version: 2, Order: client.SM2OrderC1C2C3}))
+	}, "POST", "/v1/keys/k/decrypt", `{"ciphertext":"aGk=","aad":"YQ==","algorithm":"RSAES_OAEP_SHA_256","version":2,"order":"C1C2C3"}`},
+	{"DataKey", func(ctx context.Context, c *client.Client) error {
+		return discard(c.DataKey(ctx, "k", client.DataKeyInput{Bytes: 48, AAD: []byte("a")}))
+	}, "POST", "/v1/keys/k/datakey", `{"bytes":48,"aad":"YQ=="}`},
+	{"DataKeyWrapped", func(ctx context.Context, c *client.Client) error {
+		return discard(c.DataKeyWrapped(ctx, "k", client.DataKeyInput{Spec: client.SpecAES256}))
+	}, "POST", "/v1/keys/k/datakey/wrapped", `{"spec":"AES_256"}`},
+
+	{"Sign a message", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Sign(ctx, "k", client.SignInput{Message: []byte("hi"), Algorithm: client.AlgSM2DSA, UserID: "me", Version: 2, Format: client.FormatRaw}))
+	}, "POST", "/v1/keys/k/sign", `{"message":"aGk=","algorithm":"SM2DSA","user_id":"me","version":2,"format":"raw"}`},
+	{"Sign an empty message", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Sign(ctx, "k", client.SignInput{Message: []byte{}}))
+	}, "POST", "/v1/keys/k/sign", `{"message":""}`},
+	{"Sign a digest", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Sign(ctx, "k", client.SignInput{Digest: []byte("hi")}))
+	}, "POST", "/v1/keys/k/sign", `{"digest":"aGk="}`},
+	{"Verify", func(ctx context.Context, c *client.Client) error {
+		return discard(c.Verify(ctx, "k", client.VerifyInput{SignInput: client.SignInput{Message: []byte("hi")}, Signature: []byte("s")}))
+	}, "POST", "/v1/keys/k/verify", `{"message":"aGk=","signature":"cw=="}`},
+	{"MAC", func(ctx context.Context, c *client.Client) error {
+		return discard(c.MAC(ctx, "k", client.MACInput{Algorithm: client.AlgHMACSM3, Version: 1}))
+	}, "POST", "/v1/keys/k/mac", `{"message":"","algorithm":"HMAC_SM3","version":1}`},
+	{"VerifyMAC", func(ctx context.Context, c *client.Client) error {
+		return discard(c.VerifyMAC(ctx, "k", client.VerifyMACInput{MACInput: client.MACInput{Message: []byte("hi")}, MAC: []byte("m")}))
+	}, "POST", "/v1/keys/k/verify-mac", `{"message":"aGk=","mac":"bQ=="}`},
+	{"PublicKey", func(ctx context.Context, c *client.Client) error { return discard(c.PublicKey(ctx, "k", 0)) },
+		"GET", "/v1/keys/k/public", ""},
+	{"PublicKey of a version", func(ctx context.Context, c *client.Client) error { return discard(c.PublicKey(ctx, "k", 4)) },
+		"GET", "/v1/keys/k/public?version=4", ""},
+	{"Random", func(ctx context.Context, c *client.Client) error { return discard(c.Random(ctx, 32)) },
+		"POST", "/v1/random", `{"bytes":32}`},
+	{"Digest", func(ctx context.Context, c *client.Client) error { return discard(c.Digest(ctx, client.HashSM3, nil)) },
+		"POST", "/v1/digest", `{"algorithm":"SM3","data":""}`},
+
+	{"CreateTenant", func(ctx context.Context, c *client.Client) error {
+		return discard(c.CreateTenant(ctx, client.CreateTenantInput{Name: "acme", Tier: client.TierGold, AllowSealed: true}))
+	}, "POST", "/v1/tenants", `{"name":"acme","tier":"gold","allow_sealed":true}`},
+	{"GetTenant", func(ctx context.Context, c *client.Client) error { return discard(c.GetTenant(ctx, "acme")) },
+		"GET", "/v1/tenants/acme", ""},
+	{"ListTenants", func(ctx context.Context, c *client.Client) error { return loop(c.ListTenants(ctx)) },
+		"GET", "/v1/tenants", ""},
+	{"UpdateTenant", func(ctx context.Context, c *client.Client) error {
+		return discard(c.UpdateTenant(ctx, "acme", client.UpdateTenantInput{Tier: client.TierSilver, AllowSealed: new(bool)}))
+	}, "PATCH", "/v1/tenants/acme", `{"tier":"silver","allow_sealed":false}`},
+	{"SuspendTenant", func(ctx context.Context, c *client.Client) error { return discard(c.SuspendTenant(ctx, "acme")) },
+		"POST", "/v1/tenants/acme/suspend", ""},
+	{"ResumeTenant", func(ctx context.Context, c *client.Client) error { return discard(c.ResumeTenant(ctx, "acme")) },
+		"POST", "/v1/tenants/acme/resume", ""},
+	{"CreateProject", func(ctx context.Context, c *client.Client) error { return discard(c.CreateProject(ctx, "", "a/b")) },
+		"POST", "/v1/projects", `{"name":"a/b"}`},
+	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) error { return discard(c.CreateProject(ctx, "a/b", "p")) },
+		"POST", "/v1/tenants/a%2Fb/projects", `{"name":"p"}`},
+	{"ListProjects", func(ctx context.Context, c *client.Client) error { return loop(c.ListProjects(ctx, "")) },
+		"GET", "/v1/projects", ""},
+	{"ListProjects of a tenant", func(ctx context.Context, c *client.Client) error { return loop(c.ListProjects(ctx, "acme")) },
+		"GET", "/v1/tenants/acme/projects", ""},
+	{"CreateCredential", func(ctx context.Context, c *client.Client) error {
+		return discard(c.CreateCredential(ctx, "", client.CreateCredentialInput{Name: "n", Project: "p", Component: "gw", Scopes: []string{"key:*"},
+			ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}))
+	}, "POST", "/v1/credentials", `{"name":"n","project":"p","component":"gw","scopes":["key:*"],"expires_at":"2030-01-02T03:04:05Z","networks":["10.0.0.0/8"]}`},
+	{"CreateCredential in a tenant", func(ctx context.Context, c *client.Client) error {
+		return discard(c.CreateCredential(ctx, "acme", client.CreateCredentialInput{Name: "n", Scopes: []string{"key:*"}}))
+	}, "POST", "/v1/tenants/acme/credentials", `{"name":"n","scopes":["key:*"]}`},
+	{"GetCredential", func(ctx context.Context, c *client.Client) error { return discard(c.GetCredential(ctx, "", "id")) },
+		"GET", "/v1/credentials/id", ""},
+	{"GetCredential of a tenant", func(ctx context.Context, c *client.Client) error { return discard(c.GetCredential(ctx, "acme", "id")) },
+		"GET", "/v1/tenants/acme/credentials/id", ""},
+	{"ListCredentials", func(ctx context.Context, c *client.Client) error { return loop(c.ListCredentials(ctx, "")) },
+		"GET", "/v1/credentials", ""},
+	{"ListCredentials of a tenant", func(ctx context.Context, c *client.Client) error { return loop(c.ListCredentials(ctx, "acme")) },
+		"GET", "/v1/tenants/acme/credentials", ""},
+	{"RotateCredential", func(ctx context.Context, c *client.Client) error {
+		return discard(c.RotateCredential(ctx, "", "id", client.RotateCredentialInput{}))
+	}, "POST", "/v1/credentials/id/rotate", `{}`},
+	{"RotateCredential of a tenant, at once", func(ctx context.Context, c *client.Client) error {
+		return discard(c.RotateCredential(ctx, "acme", "id", client.RotateCredentialInput{OverlapHours: &zero}))
+	}, "POST", "/v1/tenants/acme/credentials/id/rotate", `{"overlap_hours":0}`},
+	{"RevokeCredential", func(ctx context.Context, c *client.Client) error { return discard(c.RevokeCredential(ctx, "", "id")) },
+		"POST", "/v1/credentials/id/revoke", ""},
+	{"RevokeCredential of a tenant", func(ctx context.Context, c *client.Client) error {
+		return discard(c.RevokeCredential(ctx, "acme", "id"))
+	}, "POST", "/v1/tenants/acme/credentials/id/revoke", ""},
+	{"Nodes", func(ctx context.Context, c *client.Client) error { return discard(c.Nodes(ctx)) },
+		"GET", "/v1/hsm/nodes", ""},
+}
+
+func TestEveryMethodSendsItsRequest(t *testing.T) {
+	for _, tc := range calls {
+		t.Run(tc.name, func(t *testing.T) {
+			requests := 0
+			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				if r.Method != tc.method || r.RequestURI != tc.target {
+					t.Errorf("sent %s %s, want %s %s", r.Method, r.RequestURI, tc.method, tc.target)
+				}
+				body := readAll(t, r.Body)
+				if body != tc.body {
+					t.Errorf("sent the body %s, want %s", body, tc.body)
+				}
+				wantType := "application/json"
+				if tc.body == "" {
+					wantType = ""
+				}
+				for name, want := range map[string]string{
+					"Authorization":      "Bearer " + testToken,
+					"Accept":             "application/json",
+					"Content-Type":       wantType,
+					"User-Agent":         client.DefaultUserAgent,
+					"Sluice-Urgency":     "",
+					"Sluice-Deadline-Ms": "",
+				} {
+					if got := r.Header.Get(name); got != want {
+						t.Errorf("header %s: %q, want %q", name, got, want)
+					}
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, `{}`)
+			})
+			if err := tc.do(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			if requests != 1 {
+				t.Errorf("sent %d requests, want 1", requests)
+			}
+		})
+	}
+}
+
+func TestAnswersAreDecodedWhole(t *testing.T) {
+	const charge = `"cost":12.5,"request_id":"r-1"`
+	const meta = charge + `,"protection":"HSM"`
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	wantCharge := client.Charge{Cost: 12.5, RequestID: "r-1"}
+	wantMeta := client.Meta{Charge: wantCharge, Protection: client.ProtectionHSM}
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		fmt.Fprint(w, map[string]string{
+			"/v1/keys/k": `{"id":"i","name":"k","spec":"SM2","usage":"SIGN_VERIFY","algorithms":["SM2DSA"],"project":"p","protection":"HSM",
+				"state":"ENABLED","tags":{"a":"b"},"created_at":"2026-01-02T03:04:05Z","deletion_protection":true,"primary_version":2,
+				"versions":[{"version":2,"state":"ENABLED","created_at":"2026-01-02T03:04:05Z"}],"revision":3,"a_later_field":[1],` + charge + `}`,
+			"/v1/keys/k/sign":    `{"signature":"+/8=","algorithm":"SM2DSA","version":2,` + meta + `}`,
+			"/v1/keys/k/verify":  `{"valid":true,"algorithm":"SM2DSA","version":2,` + meta + `}`,
+			"/v1/keys/k/decrypt": `{"plaintext":"","algorithm":"AES_GCM","version":1,` + meta + `}`,
+			"/v1/keys/k/public":  `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","jwk":{"kty":"EC"},"spec":"ECC_NIST_P256","usage":"SIGN_VERIFY","version":1,` + meta + `}`,
+			"/v1/credentials":    `{"id":"i","name":"n","project":"p","scopes":["key:*"],"networks":["10.0.0.0/8"],"secrets":[{"created_at":"2026-01-02T03:04:05Z"}],"created_at":"2026-01-02T03:04:05Z","revision":1,"credential":"` + testToken + `",` + charge + `}`,
+		}[r.URL.Path])
+	})
+	ctx := t.Context()
+
+	key, err := c.GetKey(ctx, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key.Name != "k" || key.Spec != client.SpecSM2 || !key.CreatedAt.Equal(created) || !key.DeletionDate.IsZero() ||
+		!key.DeletionProtection || len(key.Versions) != 1 || key.Versions[0].Version != 2 || key.Tags["a"] != "b" || key.Charge != wantCharge {
+		t.Errorf("key: %+v", key)
+	}
+	signed, err := c.Sign(ctx, "k", client.SignInput{Message: []byte{}})
+	if err != nil || string(signed.Signature) != "\xfb\xff" || signed.Algorithm != client.AlgSM2DSA || signed.Version != 2 || signed.Meta != wantMeta {
+		t.Errorf("signature: %+v, %v", signed, err)
+	}
+	verified, err := c.Verify(ctx, "k", client.VerifyInput{})
+	if err != nil || !verified.Valid || verified.Meta != wantMeta {
+		t.Errorf("verification: %+v, %v", verified, err)
+	}
+	opened, err := c.Decrypt(ctx, "k", client.DecryptInput{})
+	if err != nil || opened.Plaintext == nil || len(opened.Plaintext) != 0 {
+		t.Errorf("an empty plaintext: %+v, %v", opened, err)
+	}
+	public, err := c.PublicKey(ctx, "k", 0)
+	if err != nil || string(public.JWK) != `{"kty":"EC"}` || public.JWK.Kind() != jsontext.KindBeginObject {
+		t.Fatalf("public key: %+v, %v", public, err)
+	}
+	if der, err := public.DER(); err != nil || string(der) != "\x30\x00" {
+		t.Errorf("DER: %x, %v", der, err)
+	}
+	minted, err := c.CreateCredential(ctx, "", client.CreateCredentialInput{})
+	if err != nil || minted.Token.Reveal() != testToken || minted.Networks[0].Bits() != 8 || minted.Charge != wantCharge {
+		t.Errorf("credential: %+v, %v", minted, err)
+	}
+}
+
+func TestOptionsReachTheWire(t *testing.T) {
+	header := make(chan http.Header, 1)
+	h := func(_ http.ResponseWriter, r *http.Request) { header <- r.Header }
+	bulk := serve(t, h).WithUrgency(client.UrgencyBulk)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, _ = bulk.Random(ctx, 1)
+	got := <-header
+	if got.Get("Sluice-Urgency") != "bulk" {
+		t.Errorf("urgency: %q", got.Get("Sluice-Urgency"))
+	}
+	var ms int
+	if _, err := fmt.Sscan(got.Get("Sluice-Deadline-Ms"), &ms); err != nil || ms < 1 || ms > 10_000 {
+		t.Errorf("deadline: %q, want at most the 10,000 ms of the context", got.Get("Sluice-Deadline-Ms"))
+	}
+	// The service takes a minute at most and refuses more.
+	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	_, _ = bulk.Random(ctx, 1)
+	if got := (<-header).Get("Sluice-Deadline-Ms"); got != "60000" {
+		t.Errorf("deadline of an hour: %q, want 60000", got)
+	}
+}
