@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -96,12 +98,13 @@ func TestConnectionsAreReused(t *testing.T) {
 }
 
 func TestTLSSettingsOfTheHTTPClientAreUsed(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{}`)
 	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails below
+	server.StartTLS()
 	defer server.Close()
-	server.Config.ErrorLog = nil
 	if _, err := newClient(t, client.Options{Address: server.URL, HTTPClient: server.Client()}).Random(t.Context(), 1); err != nil {
 		t.Errorf("with the server's certificate trusted: %v", err)
 	}

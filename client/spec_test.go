@@ -27,10 +27,14 @@ func constants(t *testing.T, file string) map[string][]string {
 		for _, s := range g.Specs {
 			v := s.(*ast.ValueSpec)
 			name, isNamed := v.Type.(*ast.Ident)
-			if !isNamed {
+			if !isNamed || len(v.Values) != 1 {
 				continue
 			}
-			value, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			literal, isLiteral := v.Values[0].(*ast.BasicLit)
+			if !isLiteral || literal.Kind != token.STRING {
+				continue
+			}
+			value, err := strconv.Unquote(literal.Value)
 			if err != nil {
 				t.Fatal(err)
 			}
