@@ -49,7 +49,7 @@ func (s *suite) setCanary(c *caller, enc hsm.Call) {
 	c.canary = func(t testing.TB) {
 		t.Helper()
 		call := enc
-		call.Nonce, call.Input = randomBytes(nonceSize), []byte("canary")
+		call.Verb, call.Nonce, call.Input = kms.VerbEncrypt, randomBytes(nonceSize), []byte("canary")
 		call.Input = c.must(t, call)
 		call.Verb = kms.VerbDecrypt
 		if got := c.must(t, call); string(got) != "canary" {
