@@ -318,7 +318,7 @@ func (c *ceremony) close() error {
 	var errs []error
 	for _, p := range c.parties {
 		if p.session != nil {
-			p.conn.giveBack(p.session)
+			_ = p.session.Close() // cannot fail
 		}
 		errs = append(errs, p.conn.close())
 	}

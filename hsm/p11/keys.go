@@ -271,7 +271,7 @@ func (o objects) checkType(object pkcs11.ObjectHandle, k *keyType) error {
 func (t *Token) Unload(h hsm.Handle) error {
 	key, ok := parseHandle(h)
 	if !ok {
-		return driverError(hsm.ClassRequest, "Unload", "not a handle")
+		return &hsm.Error{Class: hsm.ClassStaleObject, Call: "Unload", Err: errHandle}
 	}
 	t.loadMu.Lock()
 	defer t.loadMu.Unlock()

@@ -21,10 +21,14 @@ type session struct {
 	broken bool
 	// dirty: the broken session still exists.
 	dirty bool
+	// closed: the worker has closed it, and what it had is another's.
+	closed bool
 }
 
 // What is wrong with a call before it reaches the token.
 var (
+	errClosed    = errors.New("the session is closed")
+	errHandle    = errors.New("not a handle of the token")
 	errKey       = errors.New("the handle's key has another spec or usage")
 	errAlgorithm = errors.New("the key does not offer the algorithm")
 	errDigest    = errors.New("the digest's length is not that of the algorithm's hash")
@@ -48,6 +52,8 @@ func badRequest(err error) *hsm.Error {
 func (s *session) Do(c *hsm.Call) error {
 	var run func(*session, *hsm.Call, loadedKey) error
 	switch {
+	case s.closed:
+		return &hsm.Error{Class: hsm.ClassSession, Call: "Session.Do", Err: errClosed}
 	case c.Verb == kms.VerbRandom:
 		return s.result(s.random(c))
 	case c.Verb == kms.VerbSign:
@@ -63,7 +69,9 @@ func (s *session) Do(c *hsm.Call) error {
 	}
 	key, ok := parseHandle(c.Handle)
 	switch {
-	case !ok || key.spec != c.Spec || key.usage != usageOf(c.Verb):
+	case !ok:
+		return &hsm.Error{Class: hsm.ClassStaleObject, Call: "Session.Do", Err: errHandle}
+	case key.spec != c.Spec || key.usage != usageOf(c.Verb):
 		return badRequest(errKey)
 	case !c.Spec.Supports(key.usage, c.Algorithm):
 		return badRequest(errAlgorithm)
@@ -329,9 +337,14 @@ func (s *session) note(err error) {
 // objects reaches the token's objects through the session.
 func (s *session) objects() objects { return objects{s.conn.mod, s.handle} }
 
-// Close ends the worker's use of the session. The token keeps it for the next
-// worker.
+// Close ends the worker's use of the session. What it consists of is kept for
+// the next worker.
 func (s *session) Close() error {
-	s.conn.giveBack(s)
+	if s.closed {
+		return nil
+	}
+	kept := *s
+	*s = session{closed: true}
+	kept.conn.giveBack(&kept)
 	return nil
 }

@@ -172,7 +172,7 @@ func (t *Token) Crossings() uint64 { return t.conn.crossings.Load() }
 func (t *Token) Close() error {
 	for _, s := range []*session{t.generator, t.canary} {
 		if s != nil {
-			s.conn.giveBack(s)
+			_ = s.Close() // cannot fail
 		}
 	}
 	return t.conn.close()
