@@ -1,0 +1,186 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/sluice-kms/sluice/api"
+	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/keystore"
+	"github.com/sluice-kms/sluice/keystore/sqlite"
+	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/quota"
+)
+
+// App is a running service without its listeners.
+type App struct {
+	Service       *kms.Service
+	Authenticator *kms.Authenticator
+	Store         *keystore.Store
+	Device        *hsm.Device
+	Journal       *audit.Log
+	Quota         *quota.Gate
+	System        *kms.Tenant // the tenant of the operators
+	Pepper        *kms.Pepper
+	Metrics       *prometheus.Registry
+
+	config *Config
+	log    *slog.Logger
+	closes []func() error // in order of opening
+}
+
+// Open opens everything that the configuration names. It needs no network.
+func Open(ctx context.Context, c *Config, log *slog.Logger) (app *App, err error) {
+	a := &App{config: c, log: log, Metrics: prometheus.NewRegistry()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+			app = nil
+		}
+	}()
+	a.Metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := a.openJournal(ctx); err != nil {
+		return nil, fmt.Errorf("opening the journal: %w", err)
+	}
+	if err := a.openStore(ctx); err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	if err := a.openDevice(ctx); err != nil {
+		return nil, fmt.Errorf("opening the HSMs: %w", err)
+	}
+	if err := a.openService(ctx); err != nil {
+		return nil, fmt.Errorf("starting the service: %w", err)
+	}
+	return a, nil
+}
+
+func (a *App) openJournal(ctx context.Context) (err error) {
+	a.Journal, err = audit.Open(ctx, audit.Config{
+		Dir: a.config.Journal.Dir, Node: a.config.Node,
+		SegmentBytes: a.config.Journal.SegmentBytes, ReserveBytes: a.config.Journal.ReserveBytes,
+		Clock: time.Now, Registerer: a.Metrics,
+	})
+	if err == nil {
+		a.closes = append(a.closes, a.Journal.Close)
+	}
+	return err
+}
+
+func (a *App) openStore(ctx context.Context) error {
+	db, err := sqlite.Open(ctx, a.config.Database.Path)
+	if err != nil {
+		return err
+	}
+	a.Store = keystore.New(db, keystore.Options{Logger: a.log, Metrics: a.Metrics})
+	a.closes = append(a.closes, a.Store.Close)
+	return nil
+}
+
+func (a *App) openDevice(ctx context.Context) error {
+	c := hsm.Config{
+		EngineSlots: a.config.HSM.EngineSlots, AllowUnenforced: a.config.HSM.AllowUnenforced,
+		Log: a.log, Clock: time.Now,
+	}
+	if c.EngineSlots <= 0 {
+		c.EngineSlots = runtime.NumCPU()
+	}
+	var err error
+	if c.Engine, err = openEngine(a.log); err != nil {
+		return err
+	}
+	if c.Nodes, err = openTokens(ctx, a.config.HSM, a.log); err != nil {
+		return errors.Join(err, c.Engine.Close())
+	}
+	if a.Device, err = hsm.Open(c); err != nil {
+		return err
+	}
+	a.closes = append(a.closes, a.Device.Close)
+	a.Metrics.MustRegister(newPool(a.Device))
+	return nil
+}
+
+func (a *App) openService(ctx context.Context) (err error) {
+	a.System, a.Pepper, err = kms.Bootstrap(ctx, kms.BootstrapConfig{
+		Tenants: a.Store, Secrets: a.Store, Device: a.Device, Clock: time.Now,
+	})
+	if err != nil {
+		return err
+	}
+	slots, err := newSlots(a.Device.Slots(), time.Now)
+	if err != nil {
+		return err
+	}
+	a.Quota = quota.NewGate(quota.DefaultCostTable())
+	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Pepper, time.Now)
+	a.Service = kms.NewService(kms.Config{
+		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
+		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
+		Pepper: a.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
+	})
+	return nil
+}
+
+// API returns the handler of the REST API.
+func (a *App) API(version string) (*api.Server, error) {
+	proxies, err := a.config.trustedProxies()
+	if err != nil {
+		return nil, err
+	}
+	return api.New(api.Config{
+		Service: a.Service, Authenticator: a.Authenticator, Log: a.log, Clock: time.Now,
+		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Version: version,
+	}), nil
+}
+
+// FirstCredential mints a credential outside of any request, for whoever sets
+// the service up.
+func (a *App) FirstCredential(ctx context.Context, tenant *kms.Tenant, name string, scopes []string) (string, error) {
+	return kms.FirstCredential(ctx, a.Store, a.Pepper, time.Now, kms.FirstCredentialInput{Tenant: tenant, Name: name, Scopes: scopes})
+}
+
+// operator makes tickets for what the service does on its own account when it
+// is set up.
+func (a *App) operator() (*kms.Principal, error) {
+	scopes, err := kms.ParseScopes([]string{"operator:admin"})
+	return &kms.Principal{Tenant: a.System, Project: kms.DefaultProject, Component: "setup", Scopes: scopes}, err
+}
+
+// Ready tells whether the service can answer requests now.
+func (a *App) Ready() error {
+	if err := a.Journal.Err(); err != nil {
+		return fmt.Errorf("the journal has stopped: %w", err)
+	}
+	for _, n := range a.Device.Status() {
+		if n.ID != hsm.EngineID && n.State == "up" {
+			return nil
+		}
+	}
+	return errors.New("no HSM node is up")
+}
+
+// Close closes everything in the reverse order of opening. Requests must have
+// ended.
+func (a *App) Close() error {
+	var errs []error
+	for i := len(a.closes) - 1; i >= 0; i-- {
+		errs = append(errs, a.closes[i]())
+	}
+	a.closes = nil
+	return errors.Join(errs...)
+}
+
+// OperatorCredential mints an operator's credential into the file, unless the
+// file exists.
+func (a *App) OperatorCredential(ctx context.Context, path string) error {
+	return credentialFile(path, func() (string, error) {
+		return a.FirstCredential(ctx, a.System, credentialName("operator"), operatorScopes)
+	})
+}

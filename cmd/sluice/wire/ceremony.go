@@ -1,0 +1,90 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+
+	"github.com/sluice-kms/sluice/hsm/p11"
+)
+
+// Ceremony is the file of `sluice hsm init`.
+type Ceremony struct {
+	Name    string        `koanf:"name"`    // of the domain
+	File    string        `koanf:"file"`    // to which its description is written
+	Members []TokenConfig `koanf:"members"` // that will serve
+	Backups []TokenConfig `koanf:"backups"` // offline, two at least
+}
+
+// InitDomain makes the domain that a ceremony file describes and returns the
+// path of its description.
+func InitDomain(ctx context.Context, path string, confirm func(token, fingerprint string) error, progress func(string)) (string, error) {
+	c, err := readCeremony(path)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(c.File); err == nil {
+		return "", fmt.Errorf("%s exists: the domain is made already", c.File)
+	}
+	domain, err := p11.Ceremony(ctx, p11.CeremonyConfig{
+		Name: c.Name, Members: c.tokens(c.Members), Backups: c.tokens(c.Backups), Confirm: confirm, Progress: progress,
+	})
+	if err != nil {
+		return "", err
+	}
+	return c.File, WriteDomain(c.File, domain)
+}
+
+func readCeremony(path string) (*Ceremony, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return nil, fmt.Errorf("reading the ceremony file: %w", err)
+	}
+	var c Ceremony
+	err := k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Result: &c, TagName: "koanf", ErrorUnused: true,
+	}})
+	if err == nil {
+		err = c.validate()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ceremony file: %w", err)
+	}
+	return &c, nil
+}
+
+func (c *Ceremony) validate() error {
+	var errs []error
+	if c.Name == "" || c.File == "" {
+		errs = append(errs, errors.New("name and file: are needed"))
+	}
+	if len(c.Members) < 1 || len(c.Backups) < 2 {
+		errs = append(errs, errors.New("members and backups: name at least one member and two backup tokens"))
+	}
+	for kind, tokens := range map[string][]TokenConfig{"members": c.Members, "backups": c.Backups} {
+		for i, t := range tokens {
+			if !filepath.IsAbs(t.Module) || t.Label == "" && t.Serial == "" || t.PINFile == "" || t.SOPINFile == "" {
+				errs = append(errs, fmt.Errorf("%s[%d]: needs module (an absolute path), label or serial, pin_file and so_pin_file", kind, i))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Ceremony) tokens(list []TokenConfig) []p11.CeremonyToken {
+	var tokens []p11.CeremonyToken
+	for _, t := range list {
+		tokens = append(tokens, p11.CeremonyToken{
+			Module: t.Module, Env: t.Env, InitArgs: t.InitArgs, TokenLabel: t.Label, TokenSerial: t.Serial,
+			UserPIN: pinFrom(t.PINFile), SOPIN: pinFrom(t.SOPINFile),
+		})
+	}
+	return tokens
+}

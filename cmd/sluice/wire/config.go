@@ -1,0 +1,251 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+)
+
+// Config is the configuration of `sluice server`. It is read from a YAML file
+// and from the environment (SLUICE_ and the upper-case path, "__" between
+// levels: SLUICE_DATABASE__PATH); unknown names are errors. Secrets are never
+// in it: they are in files that it names.
+type Config struct {
+	// Node names this API node in the journal. Default: the host name.
+	Node string `koanf:"node"`
+	// DataDir holds the journal and what else has no path of its own.
+	DataDir string `koanf:"data_dir"`
+	// Listen is the address of the API. Default 127.0.0.1:8440.
+	Listen string `koanf:"listen"`
+	// OpsListen is the address of /livez, /readyz, /metrics and pprof.
+	// Default 127.0.0.1:8441.
+	OpsListen string `koanf:"ops_listen"`
+	// TLS of the API. Without it the API may listen on loopback only, unless
+	// AllowPlaintext says that something in front of it ends TLS.
+	TLS            TLSConfig `koanf:"tls"`
+	AllowPlaintext bool      `koanf:"allow_plaintext"`
+	// TrustedProxies are the networks whose X-Forwarded-For is believed.
+	TrustedProxies []string `koanf:"trusted_proxies"`
+	// MaxBodyBytes bounds a request's body. Default 2 MiB.
+	MaxBodyBytes int64 `koanf:"max_body_bytes"`
+
+	Database DatabaseConfig `koanf:"database"`
+	HSM      HSMConfig      `koanf:"hsm"`
+	Journal  JournalConfig  `koanf:"journal"`
+}
+
+// TLSConfig names the certificate and the key of the API, PEM files.
+type TLSConfig struct {
+	CertFile string `koanf:"cert_file"`
+	KeyFile  string `koanf:"key_file"`
+}
+
+// DatabaseConfig says where tenants, credentials and keys are stored.
+type DatabaseConfig struct {
+	// Driver is "sqlite".
+	Driver string `koanf:"driver"`
+	// Path of the SQLite file. Default <data_dir>/sluice.db.
+	Path string `koanf:"path"`
+}
+
+// HSMConfig lists the domains and their tokens.
+type HSMConfig struct {
+	Domains []DomainConfig `koanf:"domains"`
+	// EngineSlots is how many operations the in-process engine runs at once.
+	// Default: the number of CPUs.
+	EngineSlots int `koanf:"engine_slots"`
+	// AllowUnenforced admits tokens that do not enforce unwrap templates, on
+	// which the user PIN is enough to extract keys. Default false.
+	AllowUnenforced bool `koanf:"allow_unenforced"`
+}
+
+// DomainConfig is one domain: its description, which `sluice hsm init` wrote,
+// and its tokens.
+type DomainConfig struct {
+	File   string        `koanf:"file"`
+	Tokens []TokenConfig `koanf:"tokens"`
+}
+
+// TokenConfig is one token of a domain.
+type TokenConfig struct {
+	// ID names the node; letters, digits and "-". Required, unique.
+	ID string `koanf:"id"`
+	// Module is the path of the PKCS#11 library.
+	Module string `koanf:"module"`
+	// Label or Serial choose the token; the serial wins.
+	Label  string `koanf:"label"`
+	Serial string `koanf:"serial"`
+	// PINFile holds the user PIN; a newline at its end does not count.
+	PINFile string `koanf:"pin_file"`
+	// SOPINFile holds the security officer's PIN; only `sluice hsm init`
+	// reads it.
+	SOPINFile string `koanf:"so_pin_file"`
+	// Slots is how many operations run on the token at once. Default 4.
+	Slots int `koanf:"slots"`
+	// Env is set in the environment before the library is initialised.
+	Env map[string]string `koanf:"env"`
+	// InitArgs is the reserved string that NSS takes at initialisation.
+	InitArgs string `koanf:"init_args"`
+}
+
+// JournalConfig says where and how the journal is written.
+type JournalConfig struct {
+	// Dir of the segments. Default <data_dir>/journal.
+	Dir string `koanf:"dir"`
+	// SegmentBytes is the size at which a new segment begins. Default 64 MiB.
+	SegmentBytes int64 `koanf:"segment_bytes"`
+	// ReserveBytes of disk are kept for state changes. Default 16 MiB.
+	ReserveBytes int64 `koanf:"reserve_bytes"`
+}
+
+// Defaults of the configuration.
+const (
+	DefaultListen       = "127.0.0.1:8440"
+	DefaultOpsListen    = "127.0.0.1:8441"
+	DefaultMaxBodyBytes = 2 << 20
+	DefaultSlots        = 4
+	DefaultSegmentBytes = 64 << 20
+	DefaultReserveBytes = 16 << 20
+)
+
+// envPrefix begins the environment variables that override the file.
+const envPrefix = "SLUICE_"
+
+// clientEnv are variables of the command-line client, which share the prefix.
+var clientEnv = map[string]bool{
+	"SLUICE_ADDRESS": true, "SLUICE_CREDENTIAL": true, "SLUICE_CREDENTIAL_FILE": true, "SLUICE_REQUIRE": true,
+}
+
+// LoadConfig reads a configuration file, applies the environment and the
+// defaults, and validates the result.
+func LoadConfig(path string, environ func() []string) (*Config, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	err := k.Load(env.Provider(".", env.Opt{
+		Prefix: envPrefix,
+		TransformFunc: func(name, value string) (string, any) {
+			if clientEnv[name] {
+				return "", nil
+			}
+			return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "__", "."), value
+		},
+		EnvironFunc: environ,
+	}), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading the environment: %w", err)
+	}
+	var c Config
+	err = k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Result: &c, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
+		DecodeHook: mapstructure.StringToSliceHookFunc(","),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	c.setDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return &c, nil
+}
+
+func (c *Config) setDefaults() {
+	setDefault(&c.Listen, DefaultListen)
+	setDefault(&c.OpsListen, DefaultOpsListen)
+	setDefault(&c.MaxBodyBytes, DefaultMaxBodyBytes)
+	if c.Node == "" {
+		c.Node, _ = os.Hostname()
+	}
+	setDefault(&c.Database.Driver, "sqlite")
+	setDefault(&c.Database.Path, filepath.Join(c.DataDir, "sluice.db"))
+	setDefault(&c.Journal.Dir, filepath.Join(c.DataDir, "journal"))
+	setDefault(&c.Journal.SegmentBytes, DefaultSegmentBytes)
+	setDefault(&c.Journal.ReserveBytes, DefaultReserveBytes)
+	for i := range c.HSM.Domains {
+		for j := range c.HSM.Domains[i].Tokens {
+			setDefault(&c.HSM.Domains[i].Tokens[j].Slots, DefaultSlots)
+		}
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate checks the whole and says everything that is wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.DataDir != "", "data_dir: is missing")
+	check(c.Node != "", "node: is missing and the host has no name")
+	check(c.Database.Driver == "sqlite", "database.driver: must be sqlite")
+	check(c.MaxBodyBytes >= 1<<10 && c.MaxBodyBytes <= 64<<20, "max_body_bytes: must be 1 KiB to 64 MiB")
+	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls: cert_file and key_file come together")
+	check(c.TLS.CertFile != "" || c.AllowPlaintext || isLoopback(c.Listen),
+		"listen: without tls the API listens on loopback only, unless allow_plaintext is true")
+	check(isLoopback(c.OpsListen) || c.AllowPlaintext,
+		"ops_listen: it has no authentication and listens on loopback only, unless allow_plaintext is true")
+	_, err := c.trustedProxies()
+	check(err == nil, "trusted_proxies: %v", err)
+	check(c.Journal.SegmentBytes >= 1<<20, "journal.segment_bytes: must be at least 1 MiB")
+	check(c.Journal.ReserveBytes >= 1<<20, "journal.reserve_bytes: must be at least 1 MiB")
+	check(len(c.HSM.Domains) > 0, "hsm.domains: name at least one")
+	ids := map[string]bool{}
+	for i, d := range c.HSM.Domains {
+		check(d.File != "", "hsm.domains[%d].file: is missing", i)
+		check(len(d.Tokens) > 0, "hsm.domains[%d].tokens: name at least one", i)
+		for j, t := range d.Tokens {
+			at := fmt.Sprintf("hsm.domains[%d].tokens[%d]", i, j)
+			check(t.ID != "" && !ids[t.ID] && t.ID != "cpu", "%s.id: must be unique, not empty and not cpu", at)
+			ids[t.ID] = true
+			check(filepath.IsAbs(t.Module), "%s.module: must be an absolute path", at)
+			check(t.Label != "" || t.Serial != "", "%s: needs label or serial", at)
+			check(t.PINFile != "", "%s.pin_file: is missing", at)
+			check(t.Slots > 0 && t.Slots <= 1024, "%s.slots: must be 1 to 1024", at)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func (c *Config) trustedProxies() ([]netip.Prefix, error) {
+	list := make([]netip.Prefix, 0, len(c.TrustedProxies))
+	for _, s := range c.TrustedProxies {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return nil, errors.New("must be networks such as 10.0.0.0/8")
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}

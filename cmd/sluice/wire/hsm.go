@@ -1,0 +1,131 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/hsm/p11"
+	"github.com/sluice-kms/sluice/hsm/soft"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+func openEngine(log *slog.Logger) (hsm.Token, error) {
+	if !soft.ConstantTimeSM4() {
+		log.Warn("SM4 may leak timing: FORCE_SM4BLOCK_AESNI=1 was not in the environment at start")
+	}
+	return soft.Open()
+}
+
+// openTokens opens every token of every domain. A token that cannot be opened
+// is left out with an alarm, so that the others serve.
+func openTokens(ctx context.Context, c HSMConfig, log *slog.Logger) ([]hsm.NodeConfig, error) {
+	var nodes []hsm.NodeConfig
+	var failed error
+	for _, dc := range c.Domains {
+		domain, err := ReadDomain(dc.File)
+		if err != nil {
+			return nil, err
+		}
+		for _, tc := range dc.Tokens {
+			token, err := p11.Open(ctx, tc.open(domain))
+			if err != nil {
+				err = fmt.Errorf("token %s: %w", tc.ID, err)
+				log.Error("token cannot be opened", slog.String("node", tc.ID), slog.Any("error", err))
+				failed = errors.Join(failed, err)
+				continue
+			}
+			nodes = append(nodes, hsm.NodeConfig{ID: kms.NodeID(tc.ID), Domain: domain, Token: token, Slots: tc.Slots})
+		}
+	}
+	if len(nodes) == 0 {
+		return nil, errors.Join(errors.New("no token can be opened"), failed)
+	}
+	return nodes, nil
+}
+
+func (t TokenConfig) open(domain *hsm.Domain) p11.Config {
+	return p11.Config{
+		Module: t.Module, Env: t.Env, InitArgs: t.InitArgs, TokenLabel: t.Label, TokenSerial: t.Serial,
+		PIN: pinFrom(t.PINFile), Domain: *domain,
+	}
+}
+
+// pinFrom reads a PIN from a file; a newline at its end does not count.
+func pinFrom(path string) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		pin, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the PIN: %w", err)
+		}
+		return bytes.TrimRight(pin, "\r\n"), nil
+	}
+}
+
+// ReadDomain reads a domain's description.
+func ReadDomain(path string) (*hsm.Domain, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the domain's description: %w", err)
+	}
+	var d hsm.Domain
+	if err := json.Unmarshal(raw, &d, json.RejectUnknownMembers(true)); err != nil {
+		return nil, fmt.Errorf("reading the domain's description %s: %w", path, err)
+	}
+	for _, k := range d.SelfTests {
+		if k.Spec.Info() == nil || k.Spec.Info().Algorithms(k.Usage) == nil {
+			return nil, fmt.Errorf("the domain's description %s: a self-test key has an unknown spec or usage", path)
+		}
+	}
+	return &d, nil
+}
+
+// WriteDomain writes a domain's description so that after a crash there is
+// either the whole file or none.
+func WriteDomain(path string, d *hsm.Domain) error {
+	raw, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(raw, '\n'))
+}
+
+// writeFile writes a file of mode 0600 at once: a temporary file, synced, then
+// renamed, then the folder synced.
+func writeFile(path string, content []byte) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}

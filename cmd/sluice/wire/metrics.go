@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// observer turns what happened to requests into metrics. Labels come from
+// closed sets only: operations, outcomes, nodes.
+type observer struct {
+	requests *prometheus.CounterVec
+	total    *prometheus.HistogramVec
+	slot     *prometheus.HistogramVec
+	wait     prometheus.Histogram
+	credits  *prometheus.CounterVec
+}
+
+// latencyBuckets, in seconds, run from a warm symmetric call (tens of
+// microseconds) to the longest wait of a bulk request (30 s).
+var latencyBuckets = []float64{25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, .1, .2, .5, 1, 2, 5, 10, 30}
+
+func newObserver(r prometheus.Registerer) *observer {
+	o := &observer{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_requests_total",
+			Help: "Requests by operation and outcome; the outcome is ok or the code of the error."}, []string{"op", "outcome"}),
+		total: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sluice_request_seconds",
+			Help: "Time of a request on the route, by operation.", Buckets: latencyBuckets}, []string{"op"}),
+		slot: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sluice_slot_seconds",
+			Help: "Slot time of an operation, by node.", Buckets: latencyBuckets}, []string{"node"}),
+		wait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sluice_wait_seconds",
+			Help: "Time that a request waited for a slot.", Buckets: latencyBuckets}),
+		credits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_credits_total",
+			Help: "Credits charged, by operation."}, []string{"op"}),
+	}
+	r.MustRegister(o.requests, o.total, o.slot, o.wait, o.credits)
+	return o
+}
+
+// Request implements kms.Observer.
+func (o *observer) Request(t *kms.Ticket, err error) {
+	op := string(t.Op)
+	outcome := "ok"
+	if err != nil {
+		outcome = kms.KindOf(err).String()
+	}
+	o.requests.WithLabelValues(op, outcome).Inc()
+	o.total.WithLabelValues(op).Observe(t.Elapsed.Seconds())
+	if t.Attempts > 0 {
+		o.slot.WithLabelValues(string(t.Node)).Observe(t.SlotTime.Seconds())
+		o.wait.Observe(t.Wait.Seconds())
+	}
+	if t.Settled.Charged > 0 {
+		o.credits.WithLabelValues(op).Add(float64(t.Settled.Charged) / float64(kms.Credit))
+	}
+}
+
+// pool reports the nodes of the device when it is scraped.
+type pool struct {
+	device interface{ Status() []kms.NodeStatus }
+	up, slots, busy, epoch, handles,
+	hits, misses, operations, errors *prometheus.Desc
+}
+
+func newPool(device interface{ Status() []kms.NodeStatus }) *pool {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_node_"+name, help, []string{"node"}, nil)
+	}
+	return &pool{device: device,
+		up:         desc("up", "1 while the node serves."),
+		slots:      desc("slots", "Concurrent operations that the node runs."),
+		busy:       desc("busy", "Operations that run on the node now."),
+		epoch:      desc("epoch", "How often the node's handles were invalidated, from 1."),
+		handles:    desc("handles", "Keys loaded on the node."),
+		hits:       desc("handle_hits_total", "Look-ups of a loaded key."),
+		misses:     desc("handle_misses_total", "Keys that had to be loaded."),
+		operations: desc("operations_total", "Operations started on the node."),
+		errors:     desc("errors_total", "Errors of the node's module that no input caused."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (p *pool) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{p.up, p.slots, p.busy, p.epoch, p.handles, p.hits, p.misses, p.operations, p.errors} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (p *pool) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range p.device.Status() {
+		up := 0.0
+		if s.State == "up" {
+			up = 1
+		}
+		gauge := func(d *prometheus.Desc, v float64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, string(s.ID))
+		}
+		counter := func(d *prometheus.Desc, v uint64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), string(s.ID))
+		}
+		gauge(p.up, up)
+		gauge(p.slots, float64(s.Slots))
+		gauge(p.busy, float64(s.Busy))
+		gauge(p.epoch, float64(s.Epoch))
+		gauge(p.handles, float64(s.Handles))
+		counter(p.hits, s.Hits)
+		counter(p.misses, s.Misses)
+		counter(p.operations, s.Operations)
+		counter(p.errors, s.Errors)
+	}
+}

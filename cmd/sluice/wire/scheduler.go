@@ -1,0 +1,50 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/scheduler"
+)
+
+// slots joins the scheduler, which knows nothing of the product's nouns, to
+// the port of the route.
+type slots struct{ *scheduler.Scheduler }
+
+func newSlots(nodes map[kms.NodeID]int, clock func() time.Time) (slots, error) {
+	var list []scheduler.Node
+	for id, n := range nodes {
+		list = append(list, scheduler.Node{ID: string(id), Slots: n})
+	}
+	s, err := scheduler.New(list, scheduler.Options{Clock: clock})
+	return slots{s}, err
+}
+
+// Do implements kms.Scheduler.
+func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+	var fixed [8]string
+	nodes := fixed[:0]
+	for _, n := range f.Nodes {
+		nodes = append(nodes, string(n))
+	}
+	flow := scheduler.Flow{Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait}
+	wait, err := s.Scheduler.Do(ctx, flow, func(node string) { work(kms.NodeID(node)) })
+	if err != nil {
+		err = scheduleError(err, wait)
+	}
+	return wait, err
+}
+
+func scheduleError(err error, wait time.Duration) error {
+	switch {
+	case errors.Is(err, scheduler.ErrQueueFull):
+		return &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the queue for the HSMs is full",
+			Reasons: []kms.Reason{{Code: "queue_full"}}, RetryAfter: time.Second, Err: err}
+	case errors.Is(err, scheduler.ErrNoNodes):
+		return kms.Wrap(kms.KindHSMUnavailable, err, "no node is serving")
+	}
+	return &kms.Error{Kind: kms.KindWaitExceeded, Detail: "no slot became free in time",
+		Reasons: []kms.Reason{{Code: "slot_wait", Have: wait.Milliseconds()}}, RetryAfter: time.Second, Err: err}
+}

@@ -1,0 +1,99 @@
+// Package wiretest starts the whole service for tests: SoftHSM tokens, SQLite
+// and journal in a temporary folder, the real API on a loopback port.
+package wiretest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
+	"github.com/sluice-kms/sluice/softhsm"
+)
+
+// Service is a running service.
+type Service struct {
+	App      *wire.App
+	Config   *wire.Config
+	URL      string // of the API, without a slash at its end
+	Demo     string // the demo tenant's credential
+	Operator string
+	Dir      string // the data folder
+
+	server *httptest.Server
+}
+
+// Require skips the test when SoftHSM is not installed, and fails it when
+// SLUICE_REQUIRE says that it must be.
+func Require(t testing.TB) {
+	t.Helper()
+	err := softhsm.Available()
+	switch {
+	case err == nil:
+	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm"):
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+}
+
+// Start starts a service in a folder, with what is there already, and stops it
+// when the test ends. The first start in a folder takes seconds.
+func Start(t testing.TB, dir string) *Service {
+	t.Helper()
+	Require(t)
+	s, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closing the service: %v", err)
+		}
+	})
+	return s
+}
+
+// Open is Start for callers that share a service among tests; they Close it.
+func Open(dir string) (*Service, error) {
+	dev := &wire.Dev{Dir: dir, Nodes: 2, Log: slog.New(slog.DiscardHandler)}
+	app, config, err := dev.Open(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{App: app, Config: config, Dir: dir}
+	handler, err := app.API("test")
+	if err == nil {
+		s.Demo, err = credential(dir, wire.DemoCredentialFile)
+	}
+	if err == nil {
+		s.Operator, err = credential(dir, wire.OperatorCredentialFile)
+	}
+	if err != nil {
+		app.Close()
+		return nil, err
+	}
+	s.server = httptest.NewServer(handler.Handler())
+	s.URL = s.server.URL
+	return s, nil
+}
+
+func credential(dir, file string) (string, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, file))
+	return strings.TrimSpace(string(raw)), err
+}
+
+// Client returns an HTTP client for the API.
+func (s *Service) Client() *http.Client { return s.server.Client() }
+
+// Close lets requests end and closes the service.
+func (s *Service) Close() error {
+	s.server.Close()
+	return s.App.Close()
+}
