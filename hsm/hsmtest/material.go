@@ -85,6 +85,13 @@ func structure(spec kms.Spec) string {
 	}
 }
 
+// passesForSecret tells whether k's material, by chance, is as long as that of
+// as, a secret: any bytes of its length are a secret.
+func (s *suite) passesForSecret(t *testing.T, k, as *key) bool {
+	t.Helper()
+	return structure(as.spec) == "secret" && len(k.material) == len(s.key(t, as.spec, as.usage).material)
+}
+
 // testForeignMaterial loads k's material as if it were as's.
 func (s *suite) testForeignMaterial(t *testing.T, k, as *key) {
 	t.Helper()
@@ -99,7 +106,7 @@ func (s *suite) testForeignMaterial(t *testing.T, k, as *key) {
 		t.Errorf("%s was accepted", what)
 		return
 	}
-	if structure(k.spec) == structure(as.spec) {
+	if structure(k.spec) == structure(as.spec) || s.passesForSecret(t, k, as) {
 		return
 	}
 	if _, err := s.caller(t).do(t, firstUse(as, h)); err == nil {

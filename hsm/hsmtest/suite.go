@@ -26,8 +26,8 @@ type Options struct {
 	Enforces bool
 	// BoundMaterial: material names its spec and usage, so that Load refuses
 	// any other. Without it only material of another structure must be
-	// refused or be of no use (an EC key as an RSA key); for the rest the
-	// seal around the material answers.
+	// refused or be of no use (an EC key as an RSA key, or as a secret of
+	// another length); for the rest the seal around the material answers.
 	BoundMaterial bool
 	// Sessions is the number of sessions used at the same time, DefaultSessions
 	// when 0.

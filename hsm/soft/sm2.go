@@ -32,10 +32,14 @@ func newSM2Key(usage kms.Usage, raw []byte) (privateKey, error) {
 	return sm2SigningKey{private}, nil
 }
 
-// sm2Scalar returns the private scalar, which the library does not encode.
+// sm2Scalar returns the private scalar.
+//
+//nolint:staticcheck // the library shows a scalar as the deprecated D only
 func sm2Scalar(k *sm2.PrivateKey) []byte { return k.D.FillBytes(make([]byte, sm2Size)) }
 
 // sm2Point returns the uncompressed point.
+//
+//nolint:staticcheck // crypto/ecdsa encodes points of the NIST curves only
 func sm2Point(k *ecdsa.PublicKey) []byte {
 	point := make([]byte, 1+2*sm2Size)
 	point[0] = pointUncompressed

@@ -140,12 +140,14 @@ func (k sm2DecryptionKey) decryptNothing(parts sm2Ciphertext) ([]byte, error) {
 	return []byte{}, nil
 }
 
-// sharedHash returns SM3(x2 ‖ y2) of the point that both sides share.
+// sharedHash returns SM3(x2 ‖ y2) of the point that both sides share. The
+// library's ECDH gives x2 only; its curve multiplies in constant time behind
+// the deprecated interface too.
+//
+//nolint:staticcheck // see above
 func sharedHash(point *ecdsa.PublicKey, private *sm2.PrivateKey) []byte {
 	scalar := sm2Scalar(private)
 	defer clear(scalar)
-	// The library's ECDH gives x2 only. Its curve multiplies in constant time
-	// behind this interface too.
 	x2, y2 := point.Curve.ScalarMult(point.X, point.Y, scalar)
 	shared := sm2Point(&ecdsa.PublicKey{Curve: point.Curve, X: x2, Y: y2})
 	defer clear(shared)
