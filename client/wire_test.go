@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json/jsontext"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -12,12 +13,17 @@ import (
 	"github.com/sluice-kms/sluice/client"
 )
 
-// discard makes a case of the tables below of a method's results.
-func discard[T any](_ T, err error) error { return err }
+// out and first make an entry of calls of a method's results: the output, and
+// the first item of a list.
+func out[T any](v *T, err error) (any, error) { return v, err }
 
-func loop[T any](seq func(func(*T, error) bool)) (err error) {
-	seq(func(_ *T, e error) bool { err = e; return true })
-	return err
+func first[T any](seq iter.Seq2[*T, error]) (item any, err error) {
+	for v, e := range seq {
+		if item == nil {
+			item, err = v, e
+		}
+	}
+	return item, err
 }
 
 var (
@@ -30,136 +36,146 @@ var (
 // it sends, to the byte.
 var calls = []struct {
 	name   string
-	do     func(context.Context, *client.Client) error
+	do     func(context.Context, *client.Client) (any, error)
 	method string
 	target string
 	body   string
 }{
-	{"CreateKey", func(ctx context.Context, c *client.Client) error {
-		return discard(c.CreateKey(ctx, client.CreateKeyInput{Name: "a/b", Spec: client.SpecSM2, Usage: client.UsageSignVerify, Project: "p",
+	{"CreateKey", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateKey(ctx, client.CreateKeyInput{Name: "a/b", Spec: client.SpecSM2, Usage: client.UsageSignVerify, Project: "p",
 			Protection: client.ProtectionHSM, Description: "d", Tags: map[string]string{"k": "v"}, DeletionProtection: true}))
 	}, "POST", "/v1/keys", `{"name":"a/b","spec":"SM2","usage":"SIGN_VERIFY","project":"p","protection":"HSM","description":"d","tags":{"k":"v"},"deletion_protection":true}`},
-	{"CreateKey, spec only", func(ctx context.Context, c *client.Client) error {
-		return discard(c.CreateKey(ctx, client.CreateKeyInput{Spec: client.SpecSM4}))
+	{"CreateKey, spec only", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateKey(ctx, client.CreateKeyInput{Spec: client.SpecSM4}))
 	}, "POST", "/v1/keys", `{"spec":"SM4"}`},
-	{"GetKey", func(ctx context.Context, c *client.Client) error { return discard(c.GetKey(ctx, "a/b/c.d")) },
+	{"GetKey", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetKey(ctx, "a/b/c.d")) },
 		"GET", "/v1/keys/a%2Fb%2Fc.d", ""},
-	{"ListKeys", func(ctx context.Context, c *client.Client) error {
-		return loop(c.ListKeys(ctx, client.ListKeysInput{Project: "x/y", PageSize: 7}))
+	{"ListKeys", func(ctx context.Context, c *client.Client) (any, error) {
+		return first(c.ListKeys(ctx, client.ListKeysInput{Project: "x/y", PageSize: 7}))
 	}, "GET", "/v1/keys?page_size=7&project=x%2Fy", ""},
-	{"UpdateKey", func(ctx context.Context, c *client.Client) error {
-		return discard(c.UpdateKey(ctx, "k", client.UpdateKeyInput{Description: &text, Tags: map[string]string{}, DeletionProtection: &yes}))
+	{"UpdateKey", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.UpdateKey(ctx, "k", client.UpdateKeyInput{Description: &text, Tags: map[string]string{}, DeletionProtection: &yes}))
 	}, "PATCH", "/v1/keys/k", `{"description":"for orders","tags":{},"deletion_protection":true}`},
-	{"RotateKey", func(ctx context.Context, c *client.Client) error { return discard(c.RotateKey(ctx, "k")) },
+	{"RotateKey", func(ctx context.Context, c *client.Client) (any, error) { return out(c.RotateKey(ctx, "k")) },
 		"POST", "/v1/keys/k/rotate", ""},
-	{"EnableKey", func(ctx context.Context, c *client.Client) error { return discard(c.EnableKey(ctx, "k")) },
+	{"EnableKey", func(ctx context.Context, c *client.Client) (any, error) { return out(c.EnableKey(ctx, "k")) },
 		"POST", "/v1/keys/k/enable", ""},
-	{"DisableKey", func(ctx context.Context, c *client.Client) error { return discard(c.DisableKey(ctx, "k")) },
+	{"DisableKey", func(ctx context.Context, c *client.Client) (any, error) { return out(c.DisableKey(ctx, "k")) },
 		"POST", "/v1/keys/k/disable", ""},
-	{"ScheduleKeyDeletion", func(ctx context.Context, c *client.Client) error { return discard(c.ScheduleKeyDeletion(ctx, "k", 7)) },
+	{"ScheduleKeyDeletion", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ScheduleKeyDeletion(ctx, "k", 7))
+	},
 		"POST", "/v1/keys/k/schedule-deletion", `{"days":7}`},
-	{"ScheduleKeyDeletion, default", func(ctx context.Context, c *client.Client) error { return discard(c.ScheduleKeyDeletion(ctx, "k", 0)) },
+	{"ScheduleKeyDeletion, default", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ScheduleKeyDeletion(ctx, "k", 0))
+	},
 		"POST", "/v1/keys/k/schedule-deletion", `{}`},
-	{"CancelKeyDeletion", func(ctx context.Context, c *client.Client) error { return discard(c.CancelKeyDeletion(ctx, "k")) },
+	{"CancelKeyDeletion", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CancelKeyDeletion(ctx, "k")) },
 		"POST", "/v1/keys/k/cancel-deletion", ""},
 
-	{"Encrypt", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Encrypt(ctx, "k", client.EncryptInput{Plaintext: []byte("hi"), AAD: []byte{0xfb, 0xff},
+	{"Encrypt", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Encrypt(ctx, "k", client.EncryptInput{Plaintext: []byte("hi"), AAD: []byte{0xfb, 0xff},
 			Algorithm: client.AlgSM2PKE, Version: 3, Order: client.SM2OrderASN1}))
 	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":"aGk=","aad":"+/8=","algorithm":"SM2PKE","version":3,"order":"ASN1"}`},
-	{"Encrypt, nothing", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Encrypt(ctx, "k", client.EncryptInput{}))
+	{"Encrypt, nothing", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Encrypt(ctx, "k", client.EncryptInput{}))
 	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":""}`},
-	{"Encrypt, empty AAD", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Encrypt(ctx, "k", client.EncryptInput{AAD: []byte{}}))
+	{"Encrypt, empty AAD", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Encrypt(ctx, "k", client.EncryptInput{AAD: []byte{}}))
 	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":"","aad":""}`},
-	{"Decrypt", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Decrypt(ctx, "k", client.DecryptInput{Ciphertext: []byte("hi"), AAD: []byte("a"),
+	{"Decrypt", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Decrypt(ctx, "k", client.DecryptInput{Ciphertext: []byte("hi"), AAD: []byte("a"),
 			Algorithm: client.AlgRSAOAEPSHA256, Version: 2, Order: client.SM2OrderC1C2C3}))
 	}, "POST", "/v1/keys/k/decrypt", `{"ciphertext":"aGk=","aad":"YQ==","algorithm":"RSAES_OAEP_SHA_256","version":2,"order":"C1C2C3"}`},
-	{"DataKey", func(ctx context.Context, c *client.Client) error {
-		return discard(c.DataKey(ctx, "k", client.DataKeyInput{Bytes: 48, AAD: []byte("a")}))
+	{"DataKey", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.DataKey(ctx, "k", client.DataKeyInput{Bytes: 48, AAD: []byte("a")}))
 	}, "POST", "/v1/keys/k/datakey", `{"bytes":48,"aad":"YQ=="}`},
-	{"DataKeyWrapped", func(ctx context.Context, c *client.Client) error {
-		return discard(c.DataKeyWrapped(ctx, "k", client.DataKeyInput{Spec: client.SpecAES256}))
+	{"DataKeyWrapped", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.DataKeyWrapped(ctx, "k", client.DataKeyInput{Spec: client.SpecAES256}))
 	}, "POST", "/v1/keys/k/datakey/wrapped", `{"spec":"AES_256"}`},
 
-	{"Sign a message", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Sign(ctx, "k", client.SignInput{Message: []byte("hi"), Algorithm: client.AlgSM2DSA, UserID: "me", Version: 2, Format: client.FormatRaw}))
+	{"Sign a message", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Sign(ctx, "k", client.SignInput{Message: []byte("hi"), Algorithm: client.AlgSM2DSA, UserID: "me", Version: 2, Format: client.FormatRaw}))
 	}, "POST", "/v1/keys/k/sign", `{"message":"aGk=","algorithm":"SM2DSA","user_id":"me","version":2,"format":"raw"}`},
-	{"Sign an empty message", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Sign(ctx, "k", client.SignInput{Message: []byte{}}))
+	{"Sign an empty message", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Sign(ctx, "k", client.SignInput{Message: []byte{}}))
 	}, "POST", "/v1/keys/k/sign", `{"message":""}`},
-	{"Sign a digest", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Sign(ctx, "k", client.SignInput{Digest: []byte("hi")}))
+	{"Sign a digest", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Sign(ctx, "k", client.SignInput{Digest: []byte("hi")}))
 	}, "POST", "/v1/keys/k/sign", `{"digest":"aGk="}`},
-	{"Verify", func(ctx context.Context, c *client.Client) error {
-		return discard(c.Verify(ctx, "k", client.VerifyInput{SignInput: client.SignInput{Message: []byte("hi")}, Signature: []byte("s")}))
+	{"Verify", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Verify(ctx, "k", client.VerifyInput{SignInput: client.SignInput{Message: []byte("hi")}, Signature: []byte("s")}))
 	}, "POST", "/v1/keys/k/verify", `{"message":"aGk=","signature":"cw=="}`},
-	{"MAC", func(ctx context.Context, c *client.Client) error {
-		return discard(c.MAC(ctx, "k", client.MACInput{Algorithm: client.AlgHMACSM3, Version: 1}))
+	{"MAC", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.MAC(ctx, "k", client.MACInput{Algorithm: client.AlgHMACSM3, Version: 1}))
 	}, "POST", "/v1/keys/k/mac", `{"message":"","algorithm":"HMAC_SM3","version":1}`},
-	{"VerifyMAC", func(ctx context.Context, c *client.Client) error {
-		return discard(c.VerifyMAC(ctx, "k", client.VerifyMACInput{MACInput: client.MACInput{Message: []byte("hi")}, MAC: []byte("m")}))
+	{"VerifyMAC", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.VerifyMAC(ctx, "k", client.VerifyMACInput{MACInput: client.MACInput{Message: []byte("hi")}, MAC: []byte("m")}))
 	}, "POST", "/v1/keys/k/verify-mac", `{"message":"aGk=","mac":"bQ=="}`},
-	{"PublicKey", func(ctx context.Context, c *client.Client) error { return discard(c.PublicKey(ctx, "k", 0)) },
+	{"PublicKey", func(ctx context.Context, c *client.Client) (any, error) { return out(c.PublicKey(ctx, "k", 0)) },
 		"GET", "/v1/keys/k/public", ""},
-	{"PublicKey of a version", func(ctx context.Context, c *client.Client) error { return discard(c.PublicKey(ctx, "k", 4)) },
+	{"PublicKey of a version", func(ctx context.Context, c *client.Client) (any, error) { return out(c.PublicKey(ctx, "k", 4)) },
 		"GET", "/v1/keys/k/public?version=4", ""},
-	{"Random", func(ctx context.Context, c *client.Client) error { return discard(c.Random(ctx, 32)) },
+	{"Random", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Random(ctx, 32)) },
 		"POST", "/v1/random", `{"bytes":32}`},
-	{"Digest", func(ctx context.Context, c *client.Client) error { return discard(c.Digest(ctx, client.HashSM3, nil)) },
+	{"Digest", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Digest(ctx, client.HashSM3, nil))
+	},
 		"POST", "/v1/digest", `{"algorithm":"SM3","data":""}`},
 
-	{"CreateTenant", func(ctx context.Context, c *client.Client) error {
-		return discard(c.CreateTenant(ctx, client.CreateTenantInput{Name: "acme", Tier: client.TierGold, AllowSealed: true}))
+	{"CreateTenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateTenant(ctx, client.CreateTenantInput{Name: "acme", Tier: client.TierGold, AllowSealed: true}))
 	}, "POST", "/v1/tenants", `{"name":"acme","tier":"gold","allow_sealed":true}`},
-	{"GetTenant", func(ctx context.Context, c *client.Client) error { return discard(c.GetTenant(ctx, "acme")) },
+	{"GetTenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetTenant(ctx, "acme")) },
 		"GET", "/v1/tenants/acme", ""},
-	{"ListTenants", func(ctx context.Context, c *client.Client) error { return loop(c.ListTenants(ctx)) },
+	{"ListTenants", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListTenants(ctx)) },
 		"GET", "/v1/tenants", ""},
-	{"UpdateTenant", func(ctx context.Context, c *client.Client) error {
-		return discard(c.UpdateTenant(ctx, "acme", client.UpdateTenantInput{Tier: client.TierSilver, AllowSealed: new(bool)}))
+	{"UpdateTenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.UpdateTenant(ctx, "acme", client.UpdateTenantInput{Tier: client.TierSilver, AllowSealed: new(bool)}))
 	}, "PATCH", "/v1/tenants/acme", `{"tier":"silver","allow_sealed":false}`},
-	{"SuspendTenant", func(ctx context.Context, c *client.Client) error { return discard(c.SuspendTenant(ctx, "acme")) },
+	{"SuspendTenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.SuspendTenant(ctx, "acme")) },
 		"POST", "/v1/tenants/acme/suspend", ""},
-	{"ResumeTenant", func(ctx context.Context, c *client.Client) error { return discard(c.ResumeTenant(ctx, "acme")) },
+	{"ResumeTenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.ResumeTenant(ctx, "acme")) },
 		"POST", "/v1/tenants/acme/resume", ""},
-	{"CreateProject", func(ctx context.Context, c *client.Client) error { return discard(c.CreateProject(ctx, "", "a/b")) },
+	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},
-	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) error { return discard(c.CreateProject(ctx, "a/b", "p")) },
+	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "a/b", "p")) },
 		"POST", "/v1/tenants/a%2Fb/projects", `{"name":"p"}`},
-	{"ListProjects", func(ctx context.Context, c *client.Client) error { return loop(c.ListProjects(ctx, "")) },
+	{"ListProjects", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListProjects(ctx, "")) },
 		"GET", "/v1/projects", ""},
-	{"ListProjects of a tenant", func(ctx context.Context, c *client.Client) error { return loop(c.ListProjects(ctx, "acme")) },
+	{"ListProjects of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListProjects(ctx, "acme")) },
 		"GET", "/v1/tenants/acme/projects", ""},
-	{"CreateCredential", func(ctx context.Context, c *client.Client) error {
-		return discard(c.CreateCredential(ctx, "", client.CreateCredentialInput{Name: "n", Project: "p", Component: "gw", Scopes: []string{"key:*"},
+	{"CreateCredential", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateCredential(ctx, "", client.CreateCredentialInput{Name: "n", Project: "p", Component: "gw", Scopes: []string{"key:*"},
 			ExpiresAt: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}))
 	}, "POST", "/v1/credentials", `{"name":"n","project":"p","component":"gw","scopes":["key:*"],"expires_at":"2030-01-02T03:04:05Z","networks":["10.0.0.0/8"]}`},
-	{"CreateCredential in a tenant", func(ctx context.Context, c *client.Client) error {
-		return discard(c.CreateCredential(ctx, "acme", client.CreateCredentialInput{Name: "n", Scopes: []string{"key:*"}}))
+	{"CreateCredential in a tenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateCredential(ctx, "acme", client.CreateCredentialInput{Name: "n", Scopes: []string{"key:*"}}))
 	}, "POST", "/v1/tenants/acme/credentials", `{"name":"n","scopes":["key:*"]}`},
-	{"GetCredential", func(ctx context.Context, c *client.Client) error { return discard(c.GetCredential(ctx, "", "id")) },
+	{"GetCredential", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetCredential(ctx, "", "id")) },
 		"GET", "/v1/credentials/id", ""},
-	{"GetCredential of a tenant", func(ctx context.Context, c *client.Client) error { return discard(c.GetCredential(ctx, "acme", "id")) },
+	{"GetCredential of a tenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.GetCredential(ctx, "acme", "id"))
+	},
 		"GET", "/v1/tenants/acme/credentials/id", ""},
-	{"ListCredentials", func(ctx context.Context, c *client.Client) error { return loop(c.ListCredentials(ctx, "")) },
+	{"ListCredentials", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListCredentials(ctx, "")) },
 		"GET", "/v1/credentials", ""},
-	{"ListCredentials of a tenant", func(ctx context.Context, c *client.Client) error { return loop(c.ListCredentials(ctx, "acme")) },
+	{"ListCredentials of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListCredentials(ctx, "acme")) },
 		"GET", "/v1/tenants/acme/credentials", ""},
-	{"RotateCredential", func(ctx context.Context, c *client.Client) error {
-		return discard(c.RotateCredential(ctx, "", "id", client.RotateCredentialInput{}))
+	{"RotateCredential", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RotateCredential(ctx, "", "id", client.RotateCredentialInput{}))
 	}, "POST", "/v1/credentials/id/rotate", `{}`},
-	{"RotateCredential of a tenant, at once", func(ctx context.Context, c *client.Client) error {
-		return discard(c.RotateCredential(ctx, "acme", "id", client.RotateCredentialInput{OverlapHours: &zero}))
+	{"RotateCredential of a tenant, at once", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RotateCredential(ctx, "acme", "id", client.RotateCredentialInput{OverlapHours: &zero}))
 	}, "POST", "/v1/tenants/acme/credentials/id/rotate", `{"overlap_hours":0}`},
-	{"RevokeCredential", func(ctx context.Context, c *client.Client) error { return discard(c.RevokeCredential(ctx, "", "id")) },
+	{"RevokeCredential", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RevokeCredential(ctx, "", "id"))
+	},
 		"POST", "/v1/credentials/id/revoke", ""},
-	{"RevokeCredential of a tenant", func(ctx context.Context, c *client.Client) error {
-		return discard(c.RevokeCredential(ctx, "acme", "id"))
+	{"RevokeCredential of a tenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RevokeCredential(ctx, "acme", "id"))
 	}, "POST", "/v1/tenants/acme/credentials/id/revoke", ""},
-	{"Nodes", func(ctx context.Context, c *client.Client) error { return discard(c.Nodes(ctx)) },
+	{"Nodes", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Nodes(ctx)) },
 		"GET", "/v1/hsm/nodes", ""},
 }
 
@@ -195,7 +211,7 @@ func TestEveryMethodSendsItsRequest(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				fmt.Fprint(w, `{}`)
 			})
-			if err := tc.do(t.Context(), c); err != nil {
+			if _, err := tc.do(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 			if requests != 1 {
