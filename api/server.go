@@ -90,6 +90,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		h.Set("Strict-Transport-Security", hstsMaxAge)
 	}
+	if r.Method == http.MethodConnect {
+		// What follows on the connection is not meant for us.
+		h.Set("Connection", "close")
+	}
 	s.metrics.inFlight.Inc()
 	defer func() {
 		p := recover()
@@ -151,10 +155,6 @@ func (s *Server) refuseUnknown(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		x := c.Response().Writer.(*exchange)
 		x.Header().Set("Allow", allow)
-		if c.Request().Method == http.MethodConnect {
-			// What follows on the connection is not meant for us.
-			x.Header().Set("Connection", "close")
-		}
 		x.writeProblem(Problem{Type: typeBlank, Title: http.StatusText(http.StatusMethodNotAllowed),
 			Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed})
 		return nil

@@ -1,0 +1,431 @@
+package api_test
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/hsm/soft"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// memory is the ports of a service kept in maps, with faults to inject: what
+// the REST interface is tested on where a fault is the point. The same tests
+// run on a whole service, see wired_test.go.
+type memory struct {
+	mu          sync.Mutex
+	keys        map[uuid.UUID]*kms.Key
+	tenants     map[uuid.UUID]*kms.Tenant
+	projects    map[uuid.UUID][]*kms.Project
+	credentials map[uuid.UUID]*kms.Credential
+	secrets     []kms.SystemSecret
+	entries     []kms.Entry
+
+	// Faults. They are set while no request runs.
+	quotaFault   error
+	journalFault error
+	storeFault   error
+	panicOnAuth  bool
+
+	token      *soft.Token
+	session    hsm.Session
+	operations atomic.Int64 // that reached a node
+}
+
+func newMemory(t testing.TB) *memory {
+	t.Helper()
+	token, err := soft.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := token.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := session.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := token.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &memory{
+		keys: map[uuid.UUID]*kms.Key{}, tenants: map[uuid.UUID]*kms.Tenant{},
+		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},
+		token: token, session: session,
+	}
+}
+
+// page cuts a page out of a list that is ordered by name; its tokens are
+// names.
+func page[T any](list []T, name func(T) string, p kms.Page) ([]T, string, error) {
+	slices.SortFunc(list, func(a, b T) int { return cmp.Compare(name(a), name(b)) })
+	start := 0
+	for start < len(list) && p.Token != "" && name(list[start]) <= p.Token {
+		start++
+	}
+	list = list[start:]
+	if len(list) <= p.Size {
+		return list, "", nil
+	}
+	return list[:p.Size], name(list[p.Size-1]), nil
+}
+
+func (m *memory) Lookup(_ context.Context, tenant uuid.UUID, ref string) (*kms.Key, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.storeFault != nil {
+		return nil, m.storeFault
+	}
+	id, _ := uuid.Parse(ref)
+	for _, k := range m.keys {
+		if k.Tenant.ID == tenant && (k.ID == id || k.Name == ref) {
+			return k, nil
+		}
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) CreateKey(_ context.Context, key *kms.Key) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.keys {
+		if k.Tenant.ID == key.Tenant.ID && k.Name == key.Name {
+			return kms.Errorf(kms.KindConflict, "name: is taken")
+		}
+	}
+	m.keys[key.ID] = key
+	return nil
+}
+
+// change replaces a key by a changed copy, since readers share it.
+func (m *memory) change(id uuid.UUID, revision uint64, f func(*kms.Key)) (*kms.Key, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := *m.keys[id]
+	if k.Revision != revision {
+		return nil, kms.Errorf(kms.KindPreconditionFailed, "the revision is another")
+	}
+	k.Revision++
+	f(&k)
+	m.keys[id] = &k
+	return &k, nil
+}
+
+func (m *memory) AddVersion(_ context.Context, _, key uuid.UUID, revision uint64, v *kms.Version) (*kms.Key, error) {
+	return m.change(key, revision, func(k *kms.Key) {
+		k.Versions = append(slices.Clone(k.Versions), v)
+		k.Primary = v.Number
+	})
+}
+
+func (m *memory) UpdateKey(_ context.Context, _, key uuid.UUID, revision uint64, c kms.KeyChange) (*kms.Key, error) {
+	return m.change(key, revision, func(k *kms.Key) {
+		if c.State != nil {
+			k.State = *c.State
+		}
+		if c.DeletionDate != nil {
+			k.DeletionDate = *c.DeletionDate
+		}
+		if c.Description != nil {
+			k.Description = *c.Description
+		}
+		if c.Tags != nil {
+			k.Tags = c.Tags
+		}
+		if c.DeletionProtection != nil {
+			k.DeletionProtection = *c.DeletionProtection
+		}
+	})
+}
+
+func (m *memory) ListKeys(_ context.Context, tenant uuid.UUID, project string, p kms.Page) ([]*kms.Key, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []*kms.Key
+	for _, k := range m.keys {
+		if k.Tenant.ID == tenant && (project == "" || k.Project == project) {
+			list = append(list, k)
+		}
+	}
+	return page(list, func(k *kms.Key) string { return k.Name }, p)
+}
+
+func (m *memory) Tenant(_ context.Context, id uuid.UUID) (*kms.Tenant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tenants[id]; t != nil {
+		return t, nil
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) TenantByRef(_ context.Context, ref string) (*kms.Tenant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id, _ := uuid.Parse(ref)
+	for _, t := range m.tenants {
+		if t.ID == id || t.Name == ref {
+			return t, nil
+		}
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) CreateTenant(ctx context.Context, t *kms.Tenant) error {
+	if _, err := m.TenantByRef(ctx, t.Name); err == nil {
+		return kms.Errorf(kms.KindConflict, "name: is taken")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tenants[t.ID] = t
+	m.projects[t.ID] = []*kms.Project{{Tenant: t.ID, Name: kms.DefaultProject, Created: t.Created}}
+	return nil
+}
+
+func (m *memory) UpdateTenant(_ context.Context, id uuid.UUID, revision uint64, c kms.TenantChange) (*kms.Tenant, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := *m.tenants[id]
+	if t.Revision != revision {
+		return nil, kms.Errorf(kms.KindPreconditionFailed, "the revision is another")
+	}
+	t.Revision++
+	if c.Tier != nil {
+		t.Tier = *c.Tier
+	}
+	if c.State != nil {
+		t.State = *c.State
+	}
+	if c.AllowSealed != nil {
+		t.AllowSealed = *c.AllowSealed
+	}
+	m.tenants[id] = &t
+	return &t, nil
+}
+
+func (m *memory) ListTenants(_ context.Context, p kms.Page) ([]*kms.Tenant, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return page(slices.Collect(maps.Values(m.tenants)), func(t *kms.Tenant) string { return t.Name }, p)
+}
+
+func (m *memory) CreateProject(ctx context.Context, p *kms.Project) error {
+	if _, err := m.Project(ctx, p.Tenant, p.Name); err == nil {
+		return kms.Errorf(kms.KindConflict, "name: is taken")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.projects[p.Tenant] = append(m.projects[p.Tenant], p)
+	return nil
+}
+
+func (m *memory) Project(_ context.Context, tenant uuid.UUID, name string) (*kms.Project, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.projects[tenant] {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) ListProjects(_ context.Context, tenant uuid.UUID, p kms.Page) ([]*kms.Project, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return page(slices.Clone(m.projects[tenant]), func(p *kms.Project) string { return p.Name }, p)
+}
+
+func (m *memory) CredentialForAuthentication(_ context.Context, id uuid.UUID) (*kms.Credential, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.panicOnAuth {
+		panic("canary-in-a-panic")
+	}
+	if c := m.credentials[id]; c != nil {
+		return c, nil
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) Credential(_ context.Context, tenant, id uuid.UUID) (*kms.Credential, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c := m.credentials[id]; c != nil && c.Tenant == tenant {
+		return c, nil
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) CreateCredential(_ context.Context, c *kms.Credential) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.credentials[c.ID] = c
+	return nil
+}
+
+func (m *memory) UpdateCredential(_ context.Context, _, id uuid.UUID, revision uint64, change kms.CredentialChange) (*kms.Credential, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := *m.credentials[id]
+	if c.Revision != revision {
+		return nil, kms.Errorf(kms.KindPreconditionFailed, "the revision is another")
+	}
+	c.Revision++
+	if change.Secrets != nil {
+		c.Secrets = change.Secrets
+	}
+	if change.Revoked != nil {
+		c.Revoked = *change.Revoked
+	}
+	m.credentials[id] = &c
+	return &c, nil
+}
+
+func (m *memory) ListCredentials(_ context.Context, tenant uuid.UUID, p kms.Page) ([]*kms.Credential, string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []*kms.Credential
+	for _, c := range m.credentials {
+		if c.Tenant == tenant {
+			list = append(list, c)
+		}
+	}
+	return page(list, func(c *kms.Credential) string { return c.Name + c.ID.String() }, p)
+}
+
+func (m *memory) SystemSecrets(context.Context, string) ([]kms.SystemSecret, error) {
+	return m.secrets, nil
+}
+
+func (m *memory) PutSystemSecret(_ context.Context, s kms.SystemSecret) error {
+	m.secrets = append(m.secrets, s)
+	return nil
+}
+
+// Admit prices a signature as the product does and everything else at a
+// quarter, so that costs with a fraction occur.
+func (m *memory) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
+	cost := kms.Credit / 4
+	if r.Op == kms.OpSign {
+		cost = 12 * kms.Credit
+	}
+	return kms.Reservation{RequestID: r.RequestID, Cost: cost}, m.quotaFault
+}
+
+func (m *memory) Settle(kms.Reservation, kms.Settlement) {}
+
+func (m *memory) Record(_ context.Context, e *kms.Entry) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.journalFault != nil {
+		return m.journalFault
+	}
+	m.entries = append(m.entries, *e)
+	return nil
+}
+
+func (m *memory) Request(*kms.Ticket, error) {}
+
+// outcomes returns the journal's outcomes since the last call.
+func (m *memory) outcomes() []kms.Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var list []kms.Entry
+	for _, e := range m.entries {
+		if e.Phase == kms.PhaseOutcome {
+			list = append(list, e)
+		}
+	}
+	m.entries = nil
+	return list
+}
+
+// atOnce is a scheduler that never waits.
+type atOnce struct{}
+
+func (atOnce) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+	work(f.Nodes[0])
+	return time.Microsecond, nil
+}
+
+// device runs work on the in-process engine, whose material it stores as the
+// blob: how blobs are sealed is not what is tested here.
+type device struct{ *memory }
+
+const memoryNode = kms.NodeID("memory-1")
+
+func (d device) Nodes(*kms.Work) ([]kms.NodeID, error) { return []kms.NodeID{memoryNode}, nil }
+
+func (d device) CreatorNodes(uuid.UUID, kms.Spec, kms.Protection) ([]kms.NodeID, error) {
+	return []kms.NodeID{memoryNode}, nil
+}
+
+func (d device) ProtectionFor(uuid.UUID, kms.Spec) (kms.Protection, error) {
+	return kms.ProtectionHSM, nil
+}
+
+func (d device) Do(_ context.Context, _ kms.NodeID, w *kms.Work) error {
+	d.operations.Add(1)
+	call := &hsm.Call{
+		Verb: w.Verb, Algorithm: w.Algorithm, Digest: w.Digest, Input: w.Input, Prehashed: w.Prehashed,
+		Signature: w.Signature, Nonce: w.Nonce, AAD: w.AAD, UserID: w.UserID, Order: w.Order, Length: w.Length,
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if w.Key != nil {
+		handle, err := d.token.Load(w.Version.Blob, w.Key.Spec, w.Key.Usage)
+		if err != nil {
+			return err
+		}
+		defer d.token.Unload(handle)
+		call.Spec, call.Handle, call.PublicKey = w.Key.Spec, handle, w.Version.PublicKey
+	}
+	if err := d.session.Do(call); err != nil {
+		if w.Verb == kms.VerbDecrypt {
+			return kms.ErrDecryptionFailed
+		}
+		return kms.Wrap(kms.KindInvalidArgument, err, "the input does not fit the key")
+	}
+	w.Output, w.Valid, w.SlotTime = call.Output, call.Valid, time.Millisecond
+	return nil
+}
+
+func (d device) Generate(_ context.Context, _ kms.NodeID, key *kms.Key, v *kms.Version) error {
+	d.operations.Add(1)
+	made, err := d.token.Generate(key.Spec, key.Usage)
+	if err != nil {
+		return err
+	}
+	v.Blob, v.PublicKey = made.Material, made.PublicKey
+	return nil
+}
+
+func (d device) NewSealingKey(_ context.Context, tenant uuid.UUID) (kms.SealingKey, error) {
+	k := kms.SealingKey{ID: uuid.NewV7(), Tenant: tenant, RootGeneration: 1, Wrapped: make([]byte, 40)}
+	rand.Read(k.Wrapped)
+	return k, nil
+}
+
+func (d device) Seal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, secret []byte) ([]byte, error) {
+	return slices.Clone(secret), nil
+}
+
+func (d device) Unseal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, blob []byte) ([]byte, error) {
+	return slices.Clone(blob), nil
+}
+
+func (d device) Status() []kms.NodeStatus {
+	return []kms.NodeStatus{{ID: memoryNode, Driver: "soft", State: "up", Slots: 1,
+		Families: []kms.Family{kms.FamilyAES}, Operations: uint64(d.operations.Load())}}
+}
