@@ -1,0 +1,144 @@
+// Package load drives an HTTP server on loopback with one request, over and
+// over, on a fixed number of connections, and measures what came back.
+//
+// The client is small on purpose: it writes prepared bytes and reads a status
+// line and a body of known length, so that on a machine with few cores the
+// server gets nearly all of them.
+package load
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Request is one HTTP/1.1 POST.
+type Request struct {
+	Address string // host:port, on loopback
+	Path    string
+	Header  map[string]string
+	Body    string
+}
+
+// Result is what a run measured.
+type Result struct {
+	Requests int
+	Elapsed  time.Duration
+	P50, P99 time.Duration
+}
+
+// Rate is the throughput in requests per second.
+func (r Result) Rate() float64 { return float64(r.Requests) / r.Elapsed.Seconds() }
+
+// maxConnections bounds a run, so that a mistaken argument cannot exhaust the
+// machine's ports.
+const maxConnections = 1024
+
+// Closed runs the request on the given number of connections, each sending
+// the next one when the last was answered, for the duration. Any answer but
+// 200 ends the run with an error. Only loopback addresses are driven.
+func Closed(r Request, connections int, d time.Duration) (Result, error) {
+	ap, err := netip.ParseAddrPort(r.Address)
+	if err != nil || !ap.Addr().IsLoopback() {
+		return Result{}, errors.New("load: the address must be an IP address and port on loopback")
+	}
+	if connections < 1 || connections > maxConnections {
+		return Result{}, fmt.Errorf("load: connections must be 1 to %d", maxConnections)
+	}
+	raw := r.bytes()
+	latencies := make([][]time.Duration, connections)
+	errs := make([]error, connections)
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range connections {
+		wg.Go(func() { latencies[i], errs[i] = drive(r.Address, raw, start.Add(d)) })
+	}
+	wg.Wait()
+	elapsed := time.Since(start)
+	if err := errors.Join(errs...); err != nil {
+		return Result{}, err
+	}
+	all := slices.Concat(latencies...)
+	slices.Sort(all)
+	if len(all) == 0 {
+		return Result{}, errors.New("load: no request was answered")
+	}
+	return Result{Requests: len(all), Elapsed: elapsed, P50: all[len(all)/2], P99: all[len(all)*99/100]}, nil
+}
+
+func (r Request) bytes() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", r.Path, r.Address, len(r.Body))
+	for k, v := range r.Header {
+		fmt.Fprintf(&b, "%s: %s\r\n", k, v)
+	}
+	b.WriteString("\r\n")
+	b.WriteString(r.Body)
+	return []byte(b.String())
+}
+
+func drive(address string, raw []byte, end time.Time) ([]time.Duration, error) {
+	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	var latencies []time.Duration
+	for {
+		sent := time.Now()
+		if !sent.Before(end) {
+			return latencies, nil
+		}
+		if err := conn.SetDeadline(sent.Add(30 * time.Second)); err != nil {
+			return nil, err
+		}
+		if _, err := conn.Write(raw); err != nil {
+			return nil, err
+		}
+		if err := readAnswer(in); err != nil {
+			return nil, err
+		}
+		latencies = append(latencies, time.Since(sent))
+	}
+}
+
+func readAnswer(in *bufio.Reader) error {
+	status, err := in.ReadSlice('\n')
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(string(status), "HTTP/1.1 200") {
+		rest := make([]byte, in.Buffered())
+		in.Read(rest)
+		return fmt.Errorf("load: %s%s", status, rest)
+	}
+	length := -1
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		if len(line) == 2 {
+			break
+		}
+		if value, ok := strings.CutPrefix(strings.ToLower(string(line)), "content-length:"); ok {
+			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
+				return err
+			}
+		}
+	}
+	if length < 0 {
+		return errors.New("load: an answer without Content-Length")
+	}
+	_, err = io.CopyN(io.Discard, in, int64(length))
+	return err
+}
