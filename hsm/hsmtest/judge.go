@@ -1,7 +1,6 @@
 package hsmtest
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -269,34 +268,7 @@ func encryptTo(spec kms.Spec, alg kms.Algorithm, order kms.SM2Order, der, plaint
 	case kms.AlgRSAOAEPSHA256:
 		return rsa.EncryptOAEP(sha256.New(), rand.Reader, pub.(*rsa.PublicKey), plaintext, nil)
 	}
-	p := pub.(*ecdsa.PublicKey)
-	if len(plaintext) == 0 {
-		return encryptNothing(p, order)
-	}
-	switch order {
-	case kms.SM2OrderASN1:
-		return sm2.EncryptASN1(rand.Reader, p, plaintext)
-	case kms.SM2OrderC1C2C3:
-		return sm2.Encrypt(rand.Reader, p, plaintext, sm2.NewPlainEncrypterOpts(sm2.MarshalUncompressed, sm2.C1C2C3))
-	}
-	return sm2.Encrypt(rand.Reader, p, plaintext, nil)
-}
-
-// encryptNothing makes the SM2 ciphertext of the empty plaintext, which the
-// library lacks: GB/T 32918.4, section 6.1 with an empty mask, so C2 is empty
-// and C3 is the hash of the shared point.
-func encryptNothing(pub *ecdsa.PublicKey, order kms.SM2Order) ([]byte, error) {
-	ephemeral, err := sm2.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	x2, y2 := pub.Curve.ScalarMult(pub.X, pub.Y, ephemeral.D.Bytes())
-	c3 := digestOf(kms.DigestSM3, append(x2.FillBytes(make([]byte, 32)), y2.FillBytes(make([]byte, 32))...))
-	if order == kms.SM2OrderASN1 {
-		return asn1.Marshal(sm2Ciphertext{ephemeral.X, ephemeral.Y, c3, []byte{}})
-	}
-	c1 := slices.Concat([]byte{4}, ephemeral.X.FillBytes(make([]byte, 32)), ephemeral.Y.FillBytes(make([]byte, 32)))
-	return append(c1, c3...), nil
+	return encryptSM2(pub.(*ecdsa.PublicKey), order, plaintext)
 }
 
 // decrypt decrypts with the judge's key.
@@ -309,20 +281,7 @@ func (k *judgeKey) decrypt(alg kms.Algorithm, order kms.SM2Order, ciphertext []b
 		}
 		return rsa.DecryptOAEP(h, nil, priv, ciphertext, nil)
 	case *sm2.PrivateKey:
-		c1, c2, c3, err := splitSM2(order, ciphertext)
-		if err != nil {
-			return nil, err
-		}
-		if len(c2) == 0 {
-			x2, y2 := priv.Curve.ScalarMult(c1.X, c1.Y, priv.D.Bytes())
-			want := digestOf(kms.DigestSM3, append(x2.FillBytes(make([]byte, 32)), y2.FillBytes(make([]byte, 32))...))
-			if !bytes.Equal(want, c3) {
-				return nil, errors.New("C3 of the empty plaintext is wrong")
-			}
-			return nil, nil
-		}
-		plain := slices.Concat([]byte{4}, c1.X.FillBytes(make([]byte, 32)), c1.Y.FillBytes(make([]byte, 32)), c3, c2)
-		return sm2.Decrypt(priv, plain)
+		return decryptSM2(priv, order, ciphertext)
 	}
 	return nil, fmt.Errorf("no decryption with %T", k.private)
 }

@@ -134,24 +134,33 @@ func (k sm2DecryptionKey) decryptNothing(parts sm2Ciphertext) ([]byte, error) {
 	if err != nil {
 		return nil, errDecryption
 	}
-	if subtle.ConstantTimeCompare(sharedHash(point, k.private), parts.c3) != 1 {
+	shared := sharedPoint(point, k.private)
+	defer clear(shared)
+	if subtle.ConstantTimeCompare(hashSM2(shared, nil), parts.c3) != 1 {
 		return nil, errDecryption
 	}
 	return []byte{}, nil
 }
 
-// sharedHash returns SM3(x2 ‖ y2) of the point that both sides share. The
+// sharedPoint returns x2 ‖ y2, the point that both sides compute. The
 // library's ECDH gives x2 only; its curve multiplies in constant time behind
 // the deprecated interface too.
 //
 //nolint:staticcheck // see above
-func sharedHash(point *ecdsa.PublicKey, private *sm2.PrivateKey) []byte {
+func sharedPoint(point *ecdsa.PublicKey, private *sm2.PrivateKey) []byte {
 	scalar := sm2Scalar(private)
 	defer clear(scalar)
 	x2, y2 := point.Curve.ScalarMult(point.X, point.Y, scalar)
-	shared := sm2Point(&ecdsa.PublicKey{Curve: point.Curve, X: x2, Y: y2})
-	defer clear(shared)
-	return sum(sm3.New, shared[1:])
+	return sm2Point(&ecdsa.PublicKey{Curve: point.Curve, X: x2, Y: y2})[1:]
+}
+
+// hashSM2 returns C3 = SM3(x2 ‖ plaintext ‖ y2).
+func hashSM2(shared, plaintext []byte) []byte {
+	h := sm3.New()
+	h.Write(shared[:sm2Size])
+	h.Write(plaintext)
+	h.Write(shared[sm2Size:])
+	return h.Sum(nil)
 }
 
 func (k sm2Public) encryptTo(c *hsm.Call) ([]byte, error) {
@@ -159,35 +168,44 @@ func (k sm2Public) encryptTo(c *hsm.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parts sm2Ciphertext
-	if len(c.Input) == 0 {
-		parts, err = k.encryptNothing()
-	} else {
-		parts, err = k.encryptSome(c.Input)
+	for {
+		ephemeral, err := sm2.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, failed("encrypt", err)
+		}
+		if parts, ok := k.encryptWith(ephemeral, c.Input); ok {
+			return parts.marshal(order)
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return parts.marshal(order)
 }
 
-func (k sm2Public) encryptSome(plaintext []byte) (sm2Ciphertext, error) {
-	ciphertext, err := sm2.Encrypt(rand.Reader, k.public, plaintext, nil)
-	if err != nil {
-		return sm2Ciphertext{}, failed("encrypt", err)
+// encryptWith is GB/T 32918.4, section 6.1 with the ephemeral key as k; ok is
+// false when the mask came out all zero (step A5), one time in 256 for a
+// plaintext of one byte, and another ephemeral key is needed. The library's
+// Encrypt draws one too, but multiplies what it computed from the first one
+// instead of the public key, so that nobody can decrypt the result.
+func (k sm2Public) encryptWith(ephemeral *sm2.PrivateKey, plaintext []byte) (c sm2Ciphertext, ok bool) {
+	shared := sharedPoint(k.public, ephemeral)
+	defer clear(shared)
+	c = sm2Ciphertext{c1: sm2Point(&ephemeral.PublicKey), c3: hashSM2(shared, plaintext)}
+	if len(plaintext) == 0 {
+		return c, true // the mask is empty; the library has no such case
 	}
-	parts, ok := parseSM2(kms.SM2OrderC1C3C2, ciphertext)
-	if !ok {
-		return sm2Ciphertext{}, failed("encrypt", errKnownAnswer)
+	c.c2 = sm3.Kdf(shared, len(plaintext))
+	if allZero(c.c2) {
+		return sm2Ciphertext{}, false
 	}
-	return parts, nil
+	subtle.XORBytes(c.c2, c.c2, plaintext)
+	return c, true
 }
 
-// encryptNothing is the other half of decryptNothing.
-func (k sm2Public) encryptNothing() (sm2Ciphertext, error) {
-	ephemeral, err := sm2.GenerateKey(rand.Reader)
-	if err != nil {
-		return sm2Ciphertext{}, failed("encrypt", err)
+// allZero takes a time that tells how long the run of zeros at the start is:
+// of a mask that is thrown away if it matters.
+func allZero(b []byte) bool {
+	for _, x := range b {
+		if x != 0 {
+			return false
+		}
 	}
-	return sm2Ciphertext{c1: sm2Point(&ephemeral.PublicKey), c3: sharedHash(k.public, ephemeral)}, nil
+	return true
 }
