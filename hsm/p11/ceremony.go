@@ -92,9 +92,6 @@ func Ceremony(ctx context.Context, cfg CeremonyConfig) (*hsm.Domain, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(string) {}
-	}
 	c := &ceremony{cfg: cfg}
 	domain, err := c.run(ctx)
 	if err = errors.Join(err, c.close()); err != nil {
@@ -131,7 +128,9 @@ func (p *party) String() string {
 }
 
 func (c *ceremony) progress(format string, args ...any) {
-	c.cfg.Progress(fmt.Sprintf(format, args...))
+	if c.cfg.Progress != nil {
+		c.cfg.Progress(fmt.Sprintf(format, args...))
+	}
 }
 
 func (c *ceremony) run(ctx context.Context) (*hsm.Domain, error) {

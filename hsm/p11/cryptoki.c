@@ -73,16 +73,18 @@ CK_RV sluice_login(const CK_FUNCTION_LIST *module, CK_SESSION_HANDLE session, CK
  * with enough room ends it, whatever its outcome, and tells by
  * CKR_OPERATION_NOT_INITIALIZED that none was active.
  */
-static int drain(sluice_call *call, CK_TRANSFORM transform, CK_ULONG room)
+static int drain(sluice_call *call, CK_TRANSFORM transform)
 {
 	CK_RV rv;
 	int tries;
 
 	for (tries = 0; tries < 2; tries++) {
-		CK_ULONG length = room;
+		CK_ULONG length = call->output_area;
 		rv = transform(call->session, call->input, 0, call->output, &length);
 		if (rv == CKR_OPERATION_NOT_INITIALIZED)
 			return 0;
+		if (rv == 0 && length <= call->output_area)
+			explicit_bzero(call->output, length);
 	}
 	return 1;
 }
@@ -95,7 +97,6 @@ static void run_transform(sluice_call *call, CK_INIT init, CK_TRANSFORM transfor
 		CK_RSA_PKCS_OAEP_PARAMS oaep;
 	} parameter;
 	CK_MECHANISM mechanism = { call->mechanism, NULL, 0 };
-	CK_ULONG room = call->output_length;
 
 	memset(&parameter, 0, sizeof parameter);
 	switch (call->parameter) {
@@ -132,7 +133,7 @@ static void run_transform(sluice_call *call, CK_INIT init, CK_TRANSFORM transfor
 	call->result = transform(call->session, call->input, call->input_length,
 		call->output, &call->output_length);
 	if (call->result != 0)
-		call->stuck = drain(call, transform, room);
+		call->stuck = drain(call, transform);
 }
 
 static void run_wrap(sluice_call *call)

@@ -152,6 +152,7 @@ typedef struct sluice_call {
 	CK_ULONG input_length;
 	CK_BYTE *output;
 	CK_ULONG output_length; /* room, then bytes written */
+	CK_ULONG output_area;   /* bytes that the session has for output at all */
 
 	CK_RV result;
 	CK_ULONG began; /* *Init succeeded, so result is the operation's own */

@@ -172,6 +172,7 @@ func (m *memory) run(list functionList, session pkcs11.SessionHandle, r *request
 		aad_length:    C.CK_ULONG(len(r.aad)),
 		output:        (*C.CK_BYTE)(unsafe.Pointer(&m.output[0])),
 		output_length: C.CK_ULONG(r.room),
+		output_area:   C.CK_ULONG(len(m.output)),
 	}
 	if mech := r.mechanism; mech != nil {
 		c.mechanism = C.CK_ULONG(mech.id)

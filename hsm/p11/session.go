@@ -154,7 +154,7 @@ func (s *session) encrypt(c *hsm.Call, key loadedKey) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.run(r)
+	o, err := s.run(&r)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *session) decrypt(c *hsm.Call, key loadedKey) error {
 	if err != nil {
 		return err
 	}
-	plaintext, err := s.call(r, len(c.Input)-tagSize)
+	plaintext, err := s.call(&r, len(c.Input)-tagSize)
 	if err != nil {
 		return err
 	}
@@ -187,16 +187,16 @@ func (s *session) decrypt(c *hsm.Call, key loadedKey) error {
 	return nil
 }
 
-func gcmRequest(op operation, c *hsm.Call, key loadedKey) (*request, error) {
+func gcmRequest(op operation, c *hsm.Call, key loadedKey) (request, error) {
 	switch {
 	case c.Algorithm != kms.AlgAESGCM:
-		return nil, &hsm.Error{Class: hsm.ClassUnsupported, Call: "Session.Do"}
+		return request{}, &hsm.Error{Class: hsm.ClassUnsupported, Call: "Session.Do"}
 	case len(c.Nonce) != nonceSize:
-		return nil, badRequest(errNonce)
+		return request{}, badRequest(errNonce)
 	case len(c.Input)+len(c.AAD) > maxData:
-		return nil, badRequest(errSize)
+		return request{}, badRequest(errSize)
 	}
-	return &request{operation: op, mechanism: gcmMechanism, key: key.object,
+	return request{operation: op, mechanism: gcmMechanism, key: key.object,
 		nonce: c.Nonce, aad: c.AAD, input: c.Input, room: len(c.Input) + outputSlack}, nil
 }
 

@@ -1,0 +1,109 @@
+package p11
+
+import (
+	"crypto/sha256"
+	"testing"
+
+	"github.com/miekg/pkcs11"
+
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// BenchmarkDo compares an operation through Session.Do with the same one
+// through miekg/pkcs11. The two take turns in batches, so that other load on
+// the machine meets both; "ratio" is the time of Do over that of miekg.
+func BenchmarkDo(b *testing.B) {
+	token := openMember(b, 0)
+	s := newSession(b, token)
+	raw, err := token.conn.openSession()
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := token.conn.mod.ctx
+	aes := encryptCall(aesKey(b, token), message(64))
+	ec := signCall(kms.SpecP256, kms.AlgECDSASHA256, newKey(b, token, kms.SpecP256))
+	rsa := signCall(kms.SpecRSA2048, kms.AlgRSAPKCS1SHA256, newKey(b, token, kms.SpecRSA2048))
+
+	sign := func(call hsm.Call, mech uint, prefix []byte) func() error {
+		key, _ := parseHandle(call.Handle)
+		return func() error {
+			digest := sha256.Sum256(call.Input)
+			m := []*pkcs11.Mechanism{pkcs11.NewMechanism(mech, nil)}
+			if err := ctx.SignInit(raw, m, pkcs11.ObjectHandle(key.object)); err != nil {
+				return err
+			}
+			_, err := ctx.Sign(raw, append(prefix[:len(prefix):len(prefix)], digest[:]...))
+			return err
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		call  hsm.Call
+		miekg func() error
+	}{
+		{"AES-GCM-64B", aes, func() error {
+			key, _ := parseHandle(aes.Handle)
+			params := pkcs11.NewGCMParams(aes.Nonce, nil, 8*tagSize)
+			defer params.Free()
+			if err := ctx.EncryptInit(raw, []*pkcs11.Mechanism{pkcs11.NewMechanism(pkcs11.CKM_AES_GCM, params)}, pkcs11.ObjectHandle(key.object)); err != nil {
+				return err
+			}
+			_, err := ctx.Encrypt(raw, aes.Input)
+			return err
+		}},
+		{"ECDSA-P256", ec, sign(ec, pkcs11.CKM_ECDSA, nil)},
+		{"RSA-2048", rsa, sign(rsa, pkcs11.CKM_RSA_PKCS, digestInfoPrefix[kms.DigestSHA256])},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			compare(b, func() error { call := c.call; return s.Do(&call) }, c.miekg)
+		})
+	}
+}
+
+func signCall(spec kms.Spec, alg kms.Algorithm, h hsm.Handle) hsm.Call {
+	return hsm.Call{Verb: kms.VerbSign, Algorithm: alg, Spec: spec, Handle: h, Input: message(64)}
+}
+
+// compare runs the two in turns and reports the ratio of their times.
+func compare(b *testing.B, ours, theirs func() error) {
+	const batch = 16
+	run := func(f func() error) {
+		for range batch {
+			if err := f(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	var times [2]float64
+	for b.Loop() {
+		for i, f := range []func() error{ours, theirs} {
+			before := b.Elapsed()
+			run(f)
+			times[i] += float64(b.Elapsed() - before)
+		}
+	}
+	b.ReportMetric(times[0]/times[1], "ratio")
+	b.ReportMetric(times[0]/float64(b.N*batch), "ns/Do")
+	b.ReportMetric(times[1]/float64(b.N*batch), "ns/miekg")
+}
+
+// What Do allocates is the output and, for ECDSA, nothing more.
+func TestDoAllocatesItsOutputOnly(t *testing.T) {
+	token := openMember(t, 0)
+	s := newSession(t, token)
+	for name, call := range map[string]hsm.Call{
+		"AES-GCM encrypt": encryptCall(aesKey(t, token), message(64)),
+		"ECDSA":           signCall(kms.SpecP256, kms.AlgECDSASHA256, newKey(t, token, kms.SpecP256)),
+		"HMAC": {Verb: kms.VerbMAC, Algorithm: kms.AlgHMACSHA256, Spec: kms.SpecHMAC256,
+			Handle: newKey(t, token, kms.SpecHMAC256), Input: message(64)},
+		"random": {Verb: kms.VerbRandom, Length: 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if n := testing.AllocsPerRun(100, func() { do(t, s, call) }); n > 1 {
+				t.Errorf("%.1f allocations", n)
+			}
+		})
+	}
+}
