@@ -94,7 +94,7 @@ func Ceremony(ctx context.Context, cfg CeremonyConfig) (*hsm.Domain, error) {
 	}
 	c := &ceremony{cfg: cfg}
 	domain, err := c.run(ctx)
-	if err = errors.Join(err, c.close()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("ceremony: %w", err)
 	}
 	if cfg.Domain != nil {
@@ -133,7 +133,10 @@ func (c *ceremony) progress(format string, args ...any) {
 	}
 }
 
-func (c *ceremony) run(ctx context.Context) (*hsm.Domain, error) {
+// run is the ceremony up to the comparison of the check values. It closes the
+// tokens, as the members are opened differently for the self-test keys.
+func (c *ceremony) run(ctx context.Context) (domain *hsm.Domain, err error) {
+	defer func() { err = errors.Join(err, c.close()) }()
 	for i, t := range slices.Concat(c.cfg.Backups, c.cfg.Members) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -142,7 +145,7 @@ func (c *ceremony) run(ctx context.Context) (*hsm.Domain, error) {
 			return nil, err
 		}
 	}
-	domain, err := c.identify()
+	domain, err = c.identify()
 	if err != nil {
 		return nil, err
 	}
