@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// program is what all verbs share.
+type program struct {
+	version string
+	// interactive tells whether a stream is a terminal.
+	interactive func(stream any) bool
+}
+
+// Commands returns the client verbs, for mounting under the root command. The
+// version is sent to the service as part of the user agent.
+func Commands(version string) []*cobra.Command {
+	return (&program{version: version, interactive: isTerminal}).commands()
+}
+
+func (p *program) commands() []*cobra.Command {
+	return []*cobra.Command{
+		group("key", "Create and manage keys",
+			"Create and manage keys. A key is named by its id or its name.",
+			p.keyCreate(), p.keyList(), p.keyGet(), p.keyUpdate(), p.keyRotate(), p.keyEnable(), p.keyDisable(),
+			p.keyScheduleDeletion(), p.keyCancelDeletion()),
+		p.sign(), p.verify(), p.encrypt(), p.decrypt(), p.mac(), p.verifyMAC(),
+		p.dataKey(), p.public(), p.random(), p.digest(),
+		group("tenant", "Create and manage tenants (operators)",
+			"Create and manage tenants. These verbs take an operator's credential: without --credential-file and\nenvironment they look for "+operatorCredentialFile+".",
+			p.tenantCreate(), p.tenantList(), p.tenantGet(), p.tenantUpdate(), p.tenantSuspend(), p.tenantResume()),
+		group("project", "Create and list projects",
+			"Create and list projects, the namespaces inside a tenant. With --tenant an operator does so in any tenant.",
+			p.projectCreate(), p.projectList()),
+		group("credential", "Mint and manage credentials",
+			"Mint and manage credentials, which callers authenticate with. With --tenant an operator does so in any\ntenant.",
+			p.credentialCreate(), p.credentialList(), p.credentialGet(), p.credentialRotate(), p.credentialRevoke()),
+		group("hsm", "Look at the HSM pool (operators)",
+			"Look at the HSM pool. It takes an operator's credential: without --credential-file and environment the\nverbs look for "+operatorCredentialFile+".",
+			p.hsmStatus()),
+	}
+}
+
+// group makes a command that only holds others.
+func group(name, short, long string, verbs ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{
+		Use: name, Short: short, Long: long,
+		// Without a RunE, cobra answers an unknown verb with help and success.
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return c.Help()
+			}
+			return usage(c, "%s has no such verb%s", c.CommandPath(), suggestion(c, args[0]))
+		},
+		Args: cobra.ArbitraryArgs,
+		// The verbs are what completes.
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	c.SetFlagErrorFunc(flagError)
+	c.AddCommand(verbs...)
+	return c
+}
+
+func suggestion(c *cobra.Command, typed string) string {
+	if c.SuggestionsMinimumDistance <= 0 {
+		c.SuggestionsMinimumDistance = 2 // cobra's own default
+	}
+	for _, s := range c.SuggestionsFor(typed) {
+		return fmt.Sprintf("; did you mean %q?", s)
+	}
+	return ""
+}

@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-kms/sluice/client"
+)
+
+// Where the service is, and how long a verb may take by default: longer than
+// the longest wait of an interactive call and the generation of an RSA key.
+const (
+	defaultAddress = "http://127.0.0.1:8440"
+	defaultTimeout = 30 * time.Second
+)
+
+// Environment of the verbs.
+const (
+	envAddress        = "SLUICE_ADDRESS"
+	envCredential     = "SLUICE_CREDENTIAL"
+	envCredentialFile = "SLUICE_CREDENTIAL_FILE"
+)
+
+// session is one run of a verb.
+type session struct {
+	*program
+	cmd  *cobra.Command
+	args []string
+
+	address        string
+	credentialFile string
+	timeout        time.Duration
+	json           bool
+	// operator tells whether the default credential is the operator's.
+	operator bool
+	// tenant that an operator acts on; "" for the credential's own.
+	tenant string
+
+	client *client.Client // nil until connect
+	cancel context.CancelFunc
+}
+
+// verb is a verb that calls the service; its own flags are defined before.
+func (p *program) verb(c *cobra.Command, run func(*session) error) *cobra.Command {
+	return p.session(c).verb(run)
+}
+
+// operatorVerb is a verb that takes an operator's credential.
+func (p *program) operatorVerb(c *cobra.Command, run func(*session) error) *cobra.Command {
+	s := p.session(c)
+	s.operator = true
+	return s.verb(run)
+}
+
+// keyVerb is a verb whose argument is a key.
+func (p *program) keyVerb(c *cobra.Command, run func(s *session, key string) error) *cobra.Command {
+	s := p.session(c)
+	c.Args = argument("KEY")
+	c.ValidArgsFunction = s.completeFirst(keyNames)
+	return s.verb(func(s *session) error { return run(s, s.args[0]) })
+}
+
+func (p *program) session(c *cobra.Command) *session {
+	c.Flags().SortFlags = false
+	return &session{program: p, cmd: c}
+}
+
+// verb completes the command of a session: with the flags that all verbs have,
+// after its own, and with the errors of its command line marked as such.
+func (s *session) verb(run func(*session) error) *cobra.Command {
+	c := s.cmd
+	f := c.Flags()
+	f.BoolVar(&s.json, "json", false, "print the JSON of the API")
+	f.StringVar(&s.address, "address", defaultAddress, "`URL` of the service; environment "+envAddress)
+	f.StringVar(&s.credentialFile, "credential-file", "",
+		"`FILE` with the credential; environment "+envCredentialFile+", or the credential itself in "+envCredential)
+	f.DurationVar(&s.timeout, "timeout", defaultTimeout, "time for all calls of the verb, repetitions included")
+	noCompletion(c, "address", "timeout")
+
+	c.SetFlagErrorFunc(flagError)
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if err := c.ValidateFlagGroups(); err != nil {
+			return usage(c, "%v", err)
+		}
+		return nil
+	}
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		s.args = args
+		defer s.close()
+		return run(s)
+	}
+	if c.ValidArgsFunction == nil {
+		c.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	return c
+}
+
+// connect makes the client and starts the time for its calls. What a verb
+// reads from a person or a pipe it reads before.
+func (s *session) connect() (context.Context, *client.Client, error) {
+	if s.timeout <= 0 {
+		return nil, nil, usage(s.cmd, "--timeout must be more than 0")
+	}
+	return s.dial(s.timeout, client.DefaultMaxAttempts)
+}
+
+func (s *session) dial(timeout time.Duration, attempts int) (context.Context, *client.Client, error) {
+	address := s.address
+	if env := os.Getenv(envAddress); env != "" && !s.cmd.Flags().Changed("address") {
+		address = env
+	}
+	token, err := s.credential()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := client.New(client.Options{
+		Address: address, Credential: token, UserAgent: "sluice-cli/" + s.version, MaxAttempts: attempts,
+	})
+	if err != nil {
+		return nil, nil, usage(s.cmd, "%v", err)
+	}
+	ctx, cancel := context.WithTimeout(s.cmd.Context(), timeout)
+	s.client, s.cancel = c, cancel
+	return ctx, c, nil
+}
+
+func (s *session) close() {
+	if s.client != nil {
+		s.cancel()
+		s.client.Close()
+	}
+}
+
+// argument checks that there is exactly one argument.
+func argument(name string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch len(args) {
+		case 0:
+			return usage(c, "%s is missing", name)
+		case 1:
+			return nil
+		}
+		return usage(c, "there are arguments after %s", name)
+	}
+}
+
+// noArguments checks that there are none.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(c, "it takes no arguments")
+	}
+	return nil
+}
+
+// must is for errors of the command tree itself, which the tests would show.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
