@@ -359,6 +359,26 @@ func (atOnce) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (time.Dur
 	return time.Microsecond, nil
 }
 
+// flowRecorder is atOnce that remembers what it was told.
+type flowRecorder struct {
+	atOnce
+	mu    sync.Mutex
+	flows []kms.Flow
+}
+
+func (r *flowRecorder) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+	r.mu.Lock()
+	r.flows = append(r.flows, f)
+	r.mu.Unlock()
+	return r.atOnce.Do(ctx, f, work)
+}
+
+func (r *flowRecorder) last() kms.Flow {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.flows[len(r.flows)-1]
+}
+
 // device runs work on the in-process engine, whose material it stores as the
 // blob: how blobs are sealed is not what is tested here.
 type device struct{ *memory }

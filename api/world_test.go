@@ -75,6 +75,12 @@ func (l *lockedBuffer) String() string {
 // configuration.
 func newWorld(t testing.TB, changes ...func(*api.Config)) *world {
 	t.Helper()
+	return newWorldScheduled(t, atOnce{}, changes...)
+}
+
+// newWorldScheduled is newWorld with a scheduler.
+func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*api.Config)) *world {
+	t.Helper()
 	m := newMemory(t)
 	clock := time.Now
 	system, pepper, err := kms.Bootstrap(context.Background(), kms.BootstrapConfig{
@@ -93,7 +99,7 @@ func newWorld(t testing.TB, changes ...func(*api.Config)) *world {
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	config := api.Config{
 		Service: kms.NewService(kms.Config{
-			Keys: m, Tenants: m, Credentials: m, Quota: m, Scheduler: atOnce{}, Device: device{m}, Journal: m,
+			Keys: m, Tenants: m, Credentials: m, Quota: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: pepper, Observer: m, Log: log, Clock: clock,
 		}),
 		Authenticator: kms.NewAuthenticator(m, m, pepper, clock),
