@@ -1,0 +1,298 @@
+package keystore
+
+import (
+	"encoding/json/v2"
+	"math"
+	"net/netip"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// decoder reads the columns of one object and keeps the first thing that is
+// wrong with it.
+type decoder struct {
+	err *RowError
+}
+
+func newDecoder(object Object, tenant, id uuid.UUID) *decoder {
+	return &decoder{err: &RowError{Object: object, Tenant: tenant, ID: id}}
+}
+
+// result returns nil as an error when nothing was wrong.
+func (d *decoder) result() error {
+	if d.err.Reason == "" {
+		return nil
+	}
+	return d.err
+}
+
+func (d *decoder) fail(column, reason string) {
+	if d.err.Reason == "" {
+		d.err.Column, d.err.Reason = column, reason
+	}
+}
+
+func (d *decoder) require(ok bool, column, reason string) {
+	if !ok {
+		d.fail(column, reason)
+	}
+}
+
+const (
+	reasonMissing = "is missing"
+	reasonType    = "has the wrong type"
+	reasonRange   = "is out of range"
+	reasonUnknown = "is unknown"
+	reasonFormat  = "is malformed"
+)
+
+func (d *decoder) present(valid, null bool, column string) bool {
+	switch {
+	case null:
+		d.fail(column, reasonMissing)
+	case !valid:
+		d.fail(column, reasonType)
+	}
+	return valid
+}
+
+// maybeBlank reads text that may be empty.
+func (d *decoder) maybeBlank(c Text, column string) string {
+	d.present(c.Valid, c.Null, column)
+	return c.String
+}
+
+func (d *decoder) text(c Text, column string) string {
+	if d.present(c.Valid, c.Null, column) && c.String == "" {
+		d.fail(column, "is blank")
+	}
+	return c.String
+}
+
+func (d *decoder) name(c Text, column string) string {
+	s := d.text(c, column)
+	d.require(kms.ValidName(s), column, "is not a valid name")
+	return s
+}
+
+func (d *decoder) id(c Bytes, column string) (id uuid.UUID) {
+	if d.present(c.Valid, c.Null, column) && len(c.Bytes) != len(id) {
+		d.fail(column, "is not an id")
+	}
+	copy(id[:], c.Bytes)
+	return id
+}
+
+func (d *decoder) bytes(c Bytes, column string) []byte {
+	if d.present(c.Valid, c.Null, column) && len(c.Bytes) == 0 {
+		d.fail(column, "is blank")
+	}
+	return c.Bytes
+}
+
+// maybeBytes reads bytes that may be NULL.
+func (d *decoder) maybeBytes(c Bytes, column string) []byte {
+	if c.Null {
+		return nil
+	}
+	return d.bytes(c, column)
+}
+
+func (d *decoder) integer(c Integer, column string, low, high int64) int64 {
+	if d.present(c.Valid, c.Null, column) && (c.Int64 < low || c.Int64 > high) {
+		d.fail(column, reasonRange)
+	}
+	return c.Int64
+}
+
+func (d *decoder) boolean(c Integer, column string) bool {
+	return d.integer(c, column, 0, 1) == 1
+}
+
+// number reads a counter from 1 that the code keeps in 32 bits.
+func (d *decoder) number(c Integer, column string) uint32 {
+	return uint32(d.integer(c, column, 1, math.MaxUint32))
+}
+
+func (d *decoder) revision(c Integer) uint64 {
+	return uint64(d.integer(c, "revision", 1, math.MaxInt64))
+}
+
+func (d *decoder) time(c Integer, column string) time.Time {
+	return time.UnixMicro(d.integer(c, column, math.MinInt64, math.MaxInt64)).UTC()
+}
+
+// maybeTime reads a time that may be NULL, which is the zero time. Only NULL
+// is: a value of another type must not turn "revoked" into "not revoked".
+func (d *decoder) maybeTime(c Integer, column string) time.Time {
+	if c.Null {
+		return time.Time{}
+	}
+	return d.time(c, column)
+}
+
+// rowID returns a row's id for error messages, zero when it is not one.
+func rowID(c Bytes) (id uuid.UUID) {
+	if len(c.Bytes) == len(id) {
+		copy(id[:], c.Bytes)
+	}
+	return id
+}
+
+func decodeTenant(r *TenantRow) (*kms.Tenant, error) {
+	d := newDecoder(ObjectTenant, rowID(r.ID), rowID(r.ID))
+	t := &kms.Tenant{
+		ID:          d.id(r.ID, "id"),
+		Name:        d.name(r.Name, "name"),
+		Tier:        kms.Tier(d.text(r.Tier, "tier")),
+		State:       kms.TenantState(d.text(r.State, "state")),
+		AllowSealed: d.boolean(r.AllowSealed, "allow_sealed"),
+		Sealing: kms.SealingKey{
+			ID:             d.id(r.SealingID, "sealing_id"),
+			Domain:         d.id(r.SealingDomain, "sealing_domain"),
+			RootGeneration: d.number(r.SealingGeneration, "sealing_generation"),
+			Wrapped:        d.bytes(r.SealingWrapped, "sealing_wrapped"),
+		},
+		Created:  d.time(r.Created, "created"),
+		Revision: d.revision(r.Revision),
+	}
+	t.Sealing.Tenant = t.ID
+	d.require(knownTier(t.Tier), "tier", reasonUnknown)
+	d.require(knownTenantState(t.State), "state", reasonUnknown)
+	return t, d.result()
+}
+
+func decodeProject(tenant uuid.UUID, r *ProjectRow) (*kms.Project, error) {
+	d := newDecoder(ObjectProject, tenant, uuid.Nil())
+	p := &kms.Project{
+		Tenant:  tenant,
+		Name:    d.name(r.Name, "name"),
+		Created: d.time(r.Created, "created"),
+	}
+	return p, d.result()
+}
+
+// storedKey is a key with what only the store knows of it. The key's Tenant
+// is nil: it is bound on look-up.
+type storedKey struct {
+	key     *kms.Key
+	highest uint32 // the highest version number ever used
+}
+
+func decodeKey(tenant uuid.UUID, r *KeyRow) (storedKey, error) {
+	d := newDecoder(ObjectKey, tenant, rowID(r.ID))
+	k := &kms.Key{
+		ID:                 d.id(r.ID, "id"),
+		Project:            d.name(r.Project, "project"),
+		Name:               d.name(r.Name, "name"),
+		Spec:               kms.Spec(d.text(r.Spec, "spec")),
+		Usage:              kms.Usage(d.text(r.Usage, "usage")),
+		Protection:         kms.Protection(d.text(r.Protection, "protection")),
+		State:              kms.KeyState(d.text(r.State, "state")),
+		Description:        d.maybeBlank(r.Description, "description"),
+		Tags:               d.tags(r.Tags),
+		Created:            d.time(r.Created, "created"),
+		DeletionDate:       d.maybeTime(r.DeletionDate, "deletion_date"),
+		DeletionProtection: d.boolean(r.DeletionProtection, "deletion_protection"),
+		Primary:            d.number(r.PrimaryVersion, "primary_version"),
+		Revision:           d.revision(r.Revision),
+	}
+	highest := d.number(r.HighestVersion, "highest_version")
+	k.Versions = make([]*kms.Version, len(r.Versions))
+	for i := range r.Versions {
+		k.Versions[i] = d.version(&r.Versions[i])
+	}
+	if d.result() == nil {
+		checkKey(k, highest, d.fail)
+	}
+	return storedKey{key: k, highest: highest}, d.result()
+}
+
+func (d *decoder) version(r *VersionRow) *kms.Version {
+	return &kms.Version{
+		ID:        d.id(r.ID, "version id"),
+		Number:    d.number(r.Number, "version number"),
+		State:     kms.VersionState(d.text(r.State, "version state")),
+		Created:   d.time(r.Created, "version created"),
+		PublicKey: d.maybeBytes(r.PublicKey, "version public_key"),
+		Blob:      d.bytes(r.Blob, "version blob"),
+	}
+}
+
+func (d *decoder) tags(c Text) map[string]string {
+	s := d.text(c, "tags")
+	var tags map[string]string
+	if err := json.Unmarshal([]byte(s), &tags); err != nil || tags == nil {
+		d.fail("tags", reasonFormat)
+	}
+	if len(tags) == 0 {
+		return nil
+	}
+	return tags
+}
+
+// decodeCredential decodes a credential of any tenant: the caller asked for
+// one of a tenant or is to find it out.
+func decodeCredential(r *CredentialRow) (*kms.Credential, error) {
+	d := newDecoder(ObjectCredential, rowID(r.Tenant), rowID(r.ID))
+	c := &kms.Credential{
+		ID:        d.id(r.ID, "id"),
+		Tenant:    d.id(r.Tenant, "tenant"),
+		Project:   d.name(r.Project, "project"),
+		Name:      d.text(r.Name, "name"),
+		Component: d.maybeBlank(r.Component, "component"),
+		Scopes:    d.strings(r.Scopes, "scopes"),
+		Created:   d.time(r.Created, "created"),
+		Expires:   d.maybeTime(r.Expires, "expires"),
+		Revoked:   d.maybeTime(r.Revoked, "revoked"),
+		Revision:  d.revision(r.Revision),
+	}
+	for _, s := range d.strings(r.Networks, "networks") {
+		prefix, err := netip.ParsePrefix(s)
+		d.require(err == nil, "networks", reasonFormat)
+		c.Networks = append(c.Networks, prefix)
+	}
+	for i := range r.Secrets {
+		c.Secrets = append(c.Secrets, d.secret(&r.Secrets[i]))
+	}
+	if d.result() == nil {
+		checkCredential(c, d.fail)
+	}
+	return c, d.result()
+}
+
+func (d *decoder) secret(r *SecretRow) kms.CredentialSecret {
+	s := kms.CredentialSecret{
+		PepperVersion: d.number(r.PepperVersion, "secret pepper_version"),
+		Created:       d.time(r.Created, "secret created"),
+		Expires:       d.maybeTime(r.Expires, "secret expires"),
+	}
+	hash := d.bytes(r.Hash, "secret hash")
+	d.require(len(hash) == len(s.Hash), "secret hash", "has the wrong length")
+	copy(s.Hash[:], hash)
+	return s
+}
+
+func (d *decoder) strings(c Text, column string) []string {
+	s := d.text(c, column)
+	var list []string
+	// null would read as an empty list, which for networks means "from
+	// anywhere".
+	if err := json.Unmarshal([]byte(s), &list); err != nil || list == nil {
+		d.fail(column, reasonFormat)
+	}
+	return list
+}
+
+func decodeSystemSecret(name string, r *SystemSecretRow) (kms.SystemSecret, error) {
+	d := newDecoder(ObjectSystemSecret, uuid.Nil(), uuid.Nil())
+	s := kms.SystemSecret{
+		Name:    name,
+		Version: d.number(r.Version, "version"),
+		Blob:    d.bytes(r.Blob, "blob"),
+		Created: d.time(r.Created, "created"),
+	}
+	return s, d.result()
+}

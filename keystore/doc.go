@@ -1,0 +1,61 @@
+// Package keystore keeps tenants, projects, keys with their versions,
+// credentials, the service's own sealed secrets and idempotency records.
+//
+// Store is what the rest of the program uses: it implements the ports
+// kms.Keys, kms.Tenants, kms.Credentials, kms.SystemSecrets and
+// kms.Idempotency. A Driver runs the SQL of one dialect and nothing else; what
+// must be the same on every database (which values are valid, which change is
+// allowed, what an error means to a caller, what is cached) is in this package
+// once. Package storetest holds the suite that every driver passes.
+//
+// # Reading rows
+//
+// The database is not trusted to hold what was written. A driver hands over
+// columns as it finds them (Text, Integer, Bytes never fail to scan), and this
+// package decides whether they make an object. A row that does not is a
+// RowError: it takes down the object it belongs to and nothing else, so that
+// no row can stop the start or a listing. A key and its versions, and a
+// credential and its secrets, are one object each.
+//
+// # Changing rows
+//
+// A change reads the object, computes its next state in memory and writes the
+// whole state under the condition that the revision is still the one read. The
+// dialects therefore contain no rules, and of concurrent changes of one
+// revision exactly one is made.
+//
+// # The cache
+//
+// Tenants, keys and credentials are cached by id; names of tenants and keys,
+// which never change, are cached as the ids that they stand for. A warm
+// look-up reads two or three of these caches and calls nothing. They hold:
+//
+//   - Loads fill the cache, changes only empty it. A change drops its object
+//     before it returns, and a load that was under way at that moment may
+//     answer those who waited for it before but is not kept. So what is cached
+//     is never older than the last acknowledged change: there are no revisions
+//     to compare.
+//   - Concurrent look-ups of one missing entry share one load. It runs in the
+//     first one's goroutine and ends with that one's context; the others then
+//     elect the next.
+//   - That an object is missing or damaged is remembered too, for
+//     AbsenceTTL. What is remembered is bounded, and one tenant can have only
+//     a few loads in the database at a time, so guessing names costs the
+//     guesser time and nobody else memory.
+//   - A cached key is bound to its tenant when it is looked up: Key.Tenant is
+//     the tenant as of that moment.
+//   - Objects of one kind are spread over shards by a seeded hash; a hit takes
+//     one shard's read lock, and no lock is common to all tenants.
+//   - Entries and approximate bytes are bounded per kind; the CLOCK algorithm
+//     (Corbató, "A Paging Experiment with the Multics System", 1968) chooses
+//     what goes, and an entry used once is the first to go, so that a scan
+//     does not push out what others use.
+//
+// Changes made by another process reach the cache through Store.Invalidate.
+// As long as nothing calls it for them, only one process may write.
+//
+// # Locks
+//
+// A shard's mutex and the mutex of the load gate are leaves: neither is held
+// while another lock is taken, nor during a call of the driver.
+package keystore

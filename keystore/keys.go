@@ -1,0 +1,242 @@
+package keystore
+
+import (
+	"context"
+	"maps"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// MaxVersions bounds the versions of one key, since a key is loaded and
+// changed as a whole: a rotation a day for eleven years.
+const MaxVersions = 4096
+
+// Lookup implements kms.Keys. A warm look-up takes no lock that other tenants
+// share and allocates nothing.
+func (s *Store) Lookup(ctx context.Context, tenant uuid.UUID, ref string) (*kms.Key, error) {
+	t, err := s.tenants.get(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	id, isID := parseID(ref)
+	if !isID {
+		if len(ref) > kms.MaxNameLength {
+			return nil, kms.ErrNotFound
+		}
+		if id, err = s.keyNames.get(ctx, keyName{tenant, ref}); err != nil {
+			return nil, err
+		}
+	}
+	k, err := s.keys.get(ctx, keyID{tenant, id})
+	if err != nil {
+		return nil, err
+	}
+	if k.Tenant != t {
+		k = s.bind(k, t)
+	}
+	return k, nil
+}
+
+// bind makes the key's copy that belongs to the tenant as it is now, and
+// leaves it in the cache for those who come next. Should that fail, because
+// the entry went or was bound at the same time, they bind for themselves.
+func (s *Store) bind(k *kms.Key, t *kms.Tenant) *kms.Key {
+	bound := *k
+	bound.Tenant = t
+	s.keys.swap(keyID{t.ID, k.ID}, k, &bound)
+	return &bound
+}
+
+// parseID tells whether ref is an id, in any of the spellings that
+// uuid.Parse knows, without allocating when it is not.
+func parseID(ref string) (uuid.UUID, bool) {
+	// The spellings have 32, 36, 38 and 45 bytes.
+	var buf [45]byte
+	if len(ref) < 32 || len(ref) > len(buf) {
+		return uuid.UUID{}, false
+	}
+	var id uuid.UUID
+	err := id.UnmarshalText(buf[:copy(buf[:], ref)])
+	return id, err == nil
+}
+
+func (s *Store) loadKeyID(ctx context.Context, k keyName) (uuid.UUID, error) {
+	if !kms.ValidName(k.name) {
+		return uuid.UUID{}, kms.ErrNotFound
+	}
+	found, err := s.driver.KeyID(ctx, KeyIDParams{Tenant: k.tenant, Name: k.name})
+	if err != nil {
+		return uuid.UUID{}, translate(err)
+	}
+	d := newDecoder(ObjectKey, k.tenant, uuid.Nil())
+	id := d.id(found, "id")
+	return id, s.decoded(d.result())
+}
+
+func (s *Store) loadKey(ctx context.Context, k keyID) (*kms.Key, error) {
+	stored, err := s.readKey(ctx, k)
+	return stored.key, err
+}
+
+func (s *Store) readKey(ctx context.Context, k keyID) (storedKey, error) {
+	row, err := s.driver.Key(ctx, KeyParams{Tenant: k.tenant, ID: k.key})
+	if err != nil {
+		return storedKey{}, translate(err)
+	}
+	stored, err := decodeKey(k.tenant, row)
+	if err != nil {
+		return storedKey{}, s.decoded(err)
+	}
+	return stored, nil
+}
+
+// CreateKey implements kms.Keys. The key has the revision 1 and one version,
+// its primary one, with the number 1. ErrNotFound when the tenant has no such
+// project.
+func (s *Store) CreateKey(ctx context.Context, key *kms.Key) error {
+	err := argument(func(fail failFunc) {
+		switch {
+		case key.Tenant == nil:
+			fail("tenant", reasonMissing)
+		case key.Revision != 1:
+			fail("revision", "must be 1")
+		case len(key.Versions) != 1 || key.Versions[0].Number != 1:
+			fail("versions", "must be one with the number 1")
+		default:
+			checkKey(key, 1, fail)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	record, err := encodeKey(key, 1)
+	if err != nil {
+		return err
+	}
+	defer s.keyNames.drop(keyName{key.Tenant.ID, key.Name})
+	defer s.keys.drop(keyID{key.Tenant.ID, key.ID})
+	return translate(s.driver.InsertKey(ctx, InsertKeyParams{Key: record, Version: encodeVersion(key.Versions[0])}))
+}
+
+// AddVersion implements kms.Keys. A version that has a number already (its
+// blob may be bound to it) is refused with KindPreconditionFailed unless the
+// number is the next one. KindConflict when the key has MaxVersions.
+func (s *Store) AddVersion(ctx context.Context, tenant, key uuid.UUID, revision uint64, v *kms.Version) (*kms.Key, error) {
+	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (*kms.Version, error) {
+		number := stored.highest + 1
+		if v.Number != 0 && v.Number != number {
+			return nil, errRevision()
+		}
+		k := stored.key
+		if len(k.Versions) >= MaxVersions {
+			return nil, kms.Errorf(kms.KindConflict, "a key has at most %d versions", MaxVersions)
+		}
+		added := *v
+		added.Number, added.Created = number, storedTime(v.Created)
+		k.Versions = append(k.Versions, &added)
+		k.Primary, stored.highest = number, number
+		return &added, nil
+	})
+}
+
+// UpdateKey implements kms.Keys. A change after which the key would have a
+// deletion date without being pending deletion, or the other way round, is
+// refused with KindInvalidArgument.
+func (s *Store) UpdateKey(ctx context.Context, tenant, key uuid.UUID, revision uint64, change kms.KeyChange) (*kms.Key, error) {
+	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (*kms.Version, error) {
+		k := stored.key
+		if change.State != nil {
+			k.State = *change.State
+		}
+		if change.DeletionDate != nil {
+			k.DeletionDate = storedTime(*change.DeletionDate)
+		}
+		if change.Description != nil {
+			k.Description = *change.Description
+		}
+		if change.Tags != nil {
+			k.Tags = nil
+			if len(change.Tags) > 0 {
+				k.Tags = maps.Clone(change.Tags)
+			}
+		}
+		if change.DeletionProtection != nil {
+			k.DeletionProtection = *change.DeletionProtection
+		}
+		return nil, nil
+	})
+}
+
+// changeKey reads the key, lets change make its next state, with a version
+// when it returns one, and writes that if the revision is still the given one.
+func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
+	change func(*storedKey) (added *kms.Version, err error)) (*kms.Key, error) {
+	t, err := s.tenants.get(ctx, id.tenant)
+	if err != nil {
+		return nil, err
+	}
+	next, err := s.readKey(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if next.key.Revision != revision {
+		return nil, errRevision()
+	}
+	added, err := change(&next)
+	if err != nil {
+		return nil, err
+	}
+	k := next.key // just read: nobody shares it
+	k.Tenant = t
+	k.Revision++
+	if err := argument(func(fail failFunc) { checkKey(k, next.highest, fail) }); err != nil {
+		return nil, err
+	}
+	record, err := encodeKey(k, next.highest)
+	if err != nil {
+		return nil, err
+	}
+	defer s.keys.drop(id)
+	if added != nil {
+		err = s.driver.InsertVersion(ctx, InsertVersionParams{Key: record, Version: encodeVersion(added)})
+	} else {
+		err = s.driver.UpdateKey(ctx, UpdateKeyParams{Key: record})
+	}
+	if err != nil {
+		return nil, translate(err)
+	}
+	return k, nil
+}
+
+// ListKeys implements kms.Keys. Damaged keys are reported to the log and left
+// out.
+func (s *Store) ListKeys(ctx context.Context, tenant uuid.UUID, project string, page kms.Page) ([]*kms.Key, string, error) {
+	t, err := s.tenants.get(ctx, tenant)
+	if err != nil {
+		return nil, "", err
+	}
+	l := listing[*KeyRow, *kms.Key]{
+		scope: scope{kind: 'k', tenant: tenant, project: project},
+		rows: func(ctx context.Context, after position, limit int) ([]*KeyRow, error) {
+			return s.driver.ListKeys(ctx, ListKeysParams{Tenant: tenant, Project: project, After: after.name, Limit: limit})
+		},
+		rowPosition: func(r *KeyRow) position { return position{name: r.Name.String} },
+		decode: func(r *KeyRow) (*kms.Key, error) {
+			stored, err := decodeKey(tenant, r)
+			stored.key.Tenant = t
+			return stored.key, err
+		},
+		damaged: s.damaged,
+	}
+	return l.page(ctx, page)
+}
+
+// storedTime is a time as it will come back from the database.
+func storedTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return time.UnixMicro(t.UnixMicro()).UTC()
+}

@@ -1,0 +1,68 @@
+package keystore
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// collector reports the caches. Hits are not counted: a counter would be a
+// cache line that all tenants' look-ups write to.
+type collector struct {
+	caches  map[string]cacheStats
+	damaged atomic.Uint64
+
+	entries, bytes, absences, loads, evictions, rows *prometheus.Desc
+}
+
+// cacheStats is what a cache tells of itself.
+type cacheStats struct {
+	usage func() limits
+	loads *loadCounts
+}
+
+func newCollector(s *Store) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_keystore_"+name, help, labels, nil)
+	}
+	return &collector{
+		caches: map[string]cacheStats{
+			"tenant":      {s.tenants.usage, &s.tenants.loads},
+			"tenant_name": {s.tenantNames.usage, &s.tenantNames.loads},
+			"key":         {s.keys.usage, &s.keys.loads},
+			"key_name":    {s.keyNames.usage, &s.keyNames.loads},
+			"credential":  {s.credentials.usage, &s.credentials.loads},
+		},
+		entries:   desc("cache_entries", "Objects in the cache.", "cache"),
+		bytes:     desc("cache_bytes", "Approximate bytes of the objects in the cache.", "cache"),
+		absences:  desc("cache_absences", "Remembered absences.", "cache"),
+		loads:     desc("cache_loads_total", "Look-ups that the cache could not answer, by outcome.", "cache", "outcome"),
+		evictions: desc("cache_evictions_total", "Objects that made room for others.", "cache"),
+		rows:      desc("damaged_objects_total", "Times that a stored object was refused because a row is damaged."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, out) }
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	counter := func(d *prometheus.Desc, v *atomic.Uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v.Load()), labels...)
+	}
+	for name, cache := range c.caches {
+		usage := cache.usage()
+		gauge(c.entries, usage.entries, name)
+		gauge(c.bytes, usage.bytes, name)
+		gauge(c.absences, usage.absences, name)
+		counter(c.loads, &cache.loads.found, name, "found")
+		counter(c.loads, &cache.loads.missing, name, "missing")
+		counter(c.loads, &cache.loads.damaged, name, "damaged")
+		counter(c.loads, &cache.loads.failed, name, "failed")
+		counter(c.evictions, &cache.loads.evicted, name)
+	}
+	counter(c.rows, &c.damaged)
+}

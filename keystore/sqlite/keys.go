@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+
+	"github.com/sluice-kms/sluice/keystore"
+)
+
+// A key comes with its versions from one statement, which sees one state of
+// the database; joinVersions expects the key as k.
+const (
+	keyColumns = `id, project, name, spec, usage, protection, state, description, tags, created, deletion_date,
+		deletion_protection, primary_version, highest_version, revision`
+
+	joinVersions = `SELECT k.id, k.project, k.name, k.spec, k.usage, k.protection, k.state, k.description, k.tags,
+			k.created, k.deletion_date, k.deletion_protection, k.primary_version, k.highest_version, k.revision,
+			v.key_id, v.id, v.number, v.state, v.created, v.public_key, v.blob
+		FROM keys k LEFT JOIN key_versions v ON v.tenant = k.tenant AND v.key_id = k.id `
+
+	selectKey   = joinVersions + `WHERE k.tenant = ? AND k.id = ? ORDER BY v.number`
+	selectKeyID = `SELECT id FROM keys WHERE tenant = ? AND name = ?`
+
+	// The page is cut by row number, not by id, so that a damaged id counts
+	// as a row as well.
+	listKeys = joinVersions + `WHERE k.tenant = ?1 AND k.rowid IN (SELECT rowid FROM keys
+			WHERE tenant = ?1 AND name > ?2 AND typeof(name) = 'text' ORDER BY name LIMIT ?3)
+		ORDER BY k.name, v.number`
+	listKeysOfProject = joinVersions + `WHERE k.tenant = ?1 AND k.rowid IN (SELECT rowid FROM keys
+			WHERE tenant = ?1 AND project = ?4 AND name > ?2 AND typeof(name) = 'text' ORDER BY name LIMIT ?3)
+		ORDER BY k.name, v.number`
+
+	insertKey = `INSERT INTO keys (tenant, ` + keyColumns + `)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateKey = `UPDATE keys SET state = ?, description = ?, tags = ?, deletion_date = ?, deletion_protection = ?,
+		primary_version = ?, highest_version = ?, revision = ? WHERE tenant = ? AND id = ? AND revision = ?`
+	insertVersion = `INSERT INTO key_versions (tenant, key_id, id, number, state, created, public_key, blob)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+// Key implements keystore.KeyDriver.
+func (db *DB) Key(ctx context.Context, p keystore.KeyParams) (*keystore.KeyRow, error) {
+	found, err := db.queryKeys(ctx, selectKey, p.Tenant[:], p.ID[:])
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, keystore.ErrMissing
+	}
+	return found[0], nil
+}
+
+// KeyID implements keystore.KeyDriver.
+func (db *DB) KeyID(ctx context.Context, p keystore.KeyIDParams) (id keystore.Bytes, err error) {
+	err = db.row(ctx, selectKeyID, p.Tenant[:], p.Name).Scan(&id)
+	return id, db.translate(err)
+}
+
+// ListKeys implements keystore.KeyDriver.
+func (db *DB) ListKeys(ctx context.Context, p keystore.ListKeysParams) ([]*keystore.KeyRow, error) {
+	if p.Project == "" {
+		return db.queryKeys(ctx, listKeys, p.Tenant[:], p.After, p.Limit)
+	}
+	return db.queryKeys(ctx, listKeysOfProject, p.Tenant[:], p.After, p.Limit, p.Project)
+}
+
+// queryKeys reads the result of joinVersions: one row for each version, and
+// one for a key without any.
+func (db *DB) queryKeys(ctx context.Context, query string, args ...any) (all []*keystore.KeyRow, err error) {
+	var last *keystore.KeyRow
+	err = db.list(ctx, func(rows *sql.Rows) error {
+		var k keystore.KeyRow
+		var v keystore.VersionRow
+		var versionOf keystore.Bytes
+		err := rows.Scan(&k.ID, &k.Project, &k.Name, &k.Spec, &k.Usage, &k.Protection, &k.State, &k.Description,
+			&k.Tags, &k.Created, &k.DeletionDate, &k.DeletionProtection, &k.PrimaryVersion, &k.HighestVersion,
+			&k.Revision, &versionOf, &v.ID, &v.Number, &v.State, &v.Created, &v.PublicKey, &v.Blob)
+		if err != nil {
+			return err
+		}
+		if last == nil || last.Name != k.Name || !bytes.Equal(last.ID.Bytes, k.ID.Bytes) {
+			last = &k
+			all = append(all, last)
+		}
+		if !versionOf.Null {
+			last.Versions = append(last.Versions, v)
+		}
+		return nil
+	}, query, args...)
+	return all, err
+}
+
+// InsertKey implements keystore.KeyDriver.
+func (db *DB) InsertKey(ctx context.Context, p keystore.InsertKeyParams) error {
+	k := &p.Key
+	return db.write(ctx, func(tx transaction) error {
+		_, err := tx.exec(ctx, insertKey, k.Tenant[:], k.ID[:], k.Project, k.Name, k.Spec, k.Usage,
+			k.Protection, k.State, k.Description, k.Tags, k.Created, k.DeletionDate, k.DeletionProtection,
+			k.PrimaryVersion, k.HighestVersion, k.Revision)
+		if err != nil {
+			return err
+		}
+		return execInsertVersion(ctx, tx, k, &p.Version)
+	})
+}
+
+// UpdateKey implements keystore.KeyDriver.
+func (db *DB) UpdateKey(ctx context.Context, p keystore.UpdateKeyParams) error {
+	return db.write(ctx, func(tx transaction) error { return execUpdateKey(ctx, tx, &p.Key) })
+}
+
+// InsertVersion implements keystore.KeyDriver.
+func (db *DB) InsertVersion(ctx context.Context, p keystore.InsertVersionParams) error {
+	return db.write(ctx, func(tx transaction) error {
+		if err := execUpdateKey(ctx, tx, &p.Key); err != nil {
+			return err
+		}
+		return execInsertVersion(ctx, tx, &p.Key, &p.Version)
+	})
+}
+
+func execUpdateKey(ctx context.Context, tx transaction, k *keystore.KeyRecord) error {
+	return tx.execOne(ctx, keystore.ErrStale, updateKey, k.State, k.Description, k.Tags, k.DeletionDate,
+		k.DeletionProtection, k.PrimaryVersion, k.HighestVersion, k.Revision, k.Tenant[:], k.ID[:], k.Revision-1)
+}
+
+func execInsertVersion(ctx context.Context, tx transaction, k *keystore.KeyRecord, v *keystore.VersionRecord) error {
+	_, err := tx.exec(ctx, insertVersion, k.Tenant[:], k.ID[:], v.ID[:], v.Number, v.State, v.Created,
+		v.PublicKey, v.Blob)
+	return err
+}

@@ -1,0 +1,105 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/sluice-kms/sluice/keystore"
+)
+
+// A listing leaves out names that are not text (typeof): in a damaged table
+// they would sort behind all text for ever.
+const (
+	tenantColumns = `id, name, tier, state, allow_sealed, sealing_id, sealing_domain, sealing_generation,
+		sealing_wrapped, created, revision`
+
+	selectTenant   = `SELECT ` + tenantColumns + ` FROM tenants WHERE id = ?`
+	selectTenantID = `SELECT id FROM tenants WHERE name = ?`
+	listTenants    = `SELECT ` + tenantColumns + ` FROM tenants
+		WHERE name > ? AND typeof(name) = 'text' ORDER BY name LIMIT ?`
+	insertTenant = `INSERT INTO tenants (` + tenantColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateTenant = `UPDATE tenants SET tier = ?, state = ?, allow_sealed = ?, sealing_id = ?, sealing_domain = ?,
+		sealing_generation = ?, sealing_wrapped = ?, revision = ? WHERE id = ? AND revision = ?`
+
+	selectProject = `SELECT name, created FROM projects WHERE tenant = ? AND name = ?`
+	listProjects  = `SELECT name, created FROM projects
+		WHERE tenant = ? AND name > ? AND typeof(name) = 'text' ORDER BY name LIMIT ?`
+	insertProject = `INSERT INTO projects (tenant, name, created) VALUES (?, ?, ?)`
+)
+
+// Tenant implements keystore.TenantDriver.
+func (db *DB) Tenant(ctx context.Context, p keystore.TenantParams) (*keystore.TenantRow, error) {
+	var r keystore.TenantRow
+	err := db.row(ctx, selectTenant, p.ID[:]).Scan(tenantTargets(&r)...)
+	return &r, db.translate(err)
+}
+
+// TenantID implements keystore.TenantDriver.
+func (db *DB) TenantID(ctx context.Context, p keystore.TenantIDParams) (id keystore.Bytes, err error) {
+	err = db.row(ctx, selectTenantID, p.Name).Scan(&id)
+	return id, db.translate(err)
+}
+
+// ListTenants implements keystore.TenantDriver.
+func (db *DB) ListTenants(ctx context.Context, p keystore.ListTenantsParams) (all []*keystore.TenantRow, err error) {
+	err = db.list(ctx, func(rows *sql.Rows) error {
+		r := new(keystore.TenantRow)
+		all = append(all, r)
+		return rows.Scan(tenantTargets(r)...)
+	}, listTenants, p.After, p.Limit)
+	return all, err
+}
+
+func tenantTargets(r *keystore.TenantRow) []any {
+	return []any{&r.ID, &r.Name, &r.Tier, &r.State, &r.AllowSealed, &r.SealingID, &r.SealingDomain,
+		&r.SealingGeneration, &r.SealingWrapped, &r.Created, &r.Revision}
+}
+
+// InsertTenant implements keystore.TenantDriver.
+func (db *DB) InsertTenant(ctx context.Context, p keystore.InsertTenantParams) error {
+	t := &p.Tenant
+	return db.write(ctx, func(tx transaction) error {
+		_, err := tx.exec(ctx, insertTenant, t.ID[:], t.Name, t.Tier, t.State, t.AllowSealed,
+			t.SealingID[:], t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Created, t.Revision)
+		if err != nil {
+			return err
+		}
+		return execInsertProject(ctx, tx, &p.Project)
+	})
+}
+
+// UpdateTenant implements keystore.TenantDriver.
+func (db *DB) UpdateTenant(ctx context.Context, p keystore.UpdateTenantParams) error {
+	t := &p.Tenant
+	return db.write(ctx, func(tx transaction) error {
+		return tx.execOne(ctx, keystore.ErrStale, updateTenant, t.Tier, t.State, t.AllowSealed, t.SealingID[:],
+			t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Revision, t.ID[:], t.Revision-1)
+	})
+}
+
+// Project implements keystore.TenantDriver.
+func (db *DB) Project(ctx context.Context, p keystore.ProjectParams) (*keystore.ProjectRow, error) {
+	var r keystore.ProjectRow
+	err := db.row(ctx, selectProject, p.Tenant[:], p.Name).Scan(&r.Name, &r.Created)
+	return &r, db.translate(err)
+}
+
+// ListProjects implements keystore.TenantDriver.
+func (db *DB) ListProjects(ctx context.Context, p keystore.ListProjectsParams) (all []*keystore.ProjectRow, err error) {
+	err = db.list(ctx, func(rows *sql.Rows) error {
+		r := new(keystore.ProjectRow)
+		all = append(all, r)
+		return rows.Scan(&r.Name, &r.Created)
+	}, listProjects, p.Tenant[:], p.After, p.Limit)
+	return all, err
+}
+
+// InsertProject implements keystore.TenantDriver.
+func (db *DB) InsertProject(ctx context.Context, p keystore.InsertProjectParams) error {
+	return db.write(ctx, func(tx transaction) error { return execInsertProject(ctx, tx, &p.Project) })
+}
+
+func execInsertProject(ctx context.Context, tx transaction, p *keystore.ProjectRecord) error {
+	_, err := tx.exec(ctx, insertProject, p.Tenant[:], p.Name, p.Created)
+	return err
+}

@@ -1,0 +1,191 @@
+package keystore
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+	"uuid"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+var (
+	_ kms.Keys          = (*Store)(nil)
+	_ kms.Tenants       = (*Store)(nil)
+	_ kms.Credentials   = (*Store)(nil)
+	_ kms.SystemSecrets = (*Store)(nil)
+	_ kms.Idempotency   = (*Store)(nil)
+)
+
+// Object is a kind of stored object: in errors, metrics and invalidations.
+type Object string
+
+// The kinds of objects.
+const (
+	ObjectTenant       Object = "tenant"
+	ObjectProject      Object = "project"
+	ObjectKey          Object = "key"
+	ObjectCredential   Object = "credential"
+	ObjectSystemSecret Object = "system secret"
+	ObjectClaim        Object = "idempotency record"
+)
+
+// Bounds of the caches. The numbers of entries cover the size that the
+// service is made for, 1,000,000 keys of 100,000 tenants; the bytes keep the
+// caches together below 1 GiB when the objects are large.
+var (
+	// An AES key takes about 0.8 KiB here and an RSA key 3 KiB.
+	keyLimits = limits{entries: 1 << 20, bytes: 640 << 20, absences: 1 << 14}
+	// A name of 30 bytes takes about 230 bytes here.
+	keyNameLimits = limits{entries: 1 << 20, bytes: 192 << 20, absences: 1 << 14}
+	tenantLimits  = limits{entries: 1 << 17, bytes: 64 << 20, absences: 1 << 12}
+	// Operators look tenants up by name; the hot path has the id.
+	tenantNameLimits = limits{entries: 1 << 14, bytes: 4 << 20, absences: 1 << 12}
+	credentialLimits = limits{entries: 1 << 17, bytes: 96 << 20, absences: 1 << 14}
+)
+
+// Options are a Store's settings. The zero value is valid.
+type Options struct {
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	// Logger receives damaged objects and failures of the purge; nil: none.
+	Logger *slog.Logger
+	// Metrics receives the sizes, loads and evictions of the caches and the
+	// damaged objects; nil: none.
+	Metrics prometheus.Registerer
+}
+
+// Store is the key store; see the package comment. All methods are safe for
+// concurrent use.
+type Store struct {
+	driver  Driver
+	now     func() time.Time
+	log     *slog.Logger
+	metrics prometheus.Registerer
+
+	tenants     cache[uuid.UUID, *kms.Tenant]
+	tenantNames cache[string, uuid.UUID]
+	keys        cache[keyID, *kms.Key]
+	keyNames    cache[keyName, uuid.UUID]
+	credentials cache[uuid.UUID, *kms.Credential]
+	gate        *loadGate
+	collector   *collector
+
+	stopPurge context.CancelFunc
+	purging   sync.WaitGroup
+}
+
+// keyID and keyName are what a tenant can call a key. The tenant is part of
+// both, so that another tenant's key and a missing one are the same entry.
+type (
+	keyID   struct{ tenant, key uuid.UUID }
+	keyName struct {
+		tenant uuid.UUID
+		name   string
+	}
+)
+
+// New makes a Store on a driver, which stays the caller's: close the Store
+// first, then the driver. It does no I/O; the caches fill as they are used,
+// so the start takes the same time whatever the database holds.
+func New(driver Driver, opts Options) *Store {
+	s := &Store{driver: driver, now: opts.Now, log: opts.Logger, metrics: opts.Metrics, gate: newLoadGate()}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.initCaches()
+	s.collector = newCollector(s)
+	if s.metrics != nil {
+		s.metrics.MustRegister(s.collector)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s.stopPurge = stop
+	s.purging.Go(func() { s.purge(ctx) })
+	return s
+}
+
+// Close stops the purge and waits for it. The Store must not be used
+// afterwards.
+func (s *Store) Close() error {
+	s.stopPurge()
+	s.purging.Wait()
+	if s.metrics != nil {
+		s.metrics.Unregister(s.collector)
+	}
+	return nil
+}
+
+// Invalidate forgets what is cached of an object that another process
+// changed or created, so that the next look-up reads it. It knows ids only:
+// that a name does not exist is forgotten after AbsenceTTL. Objects that are
+// not cached need no call.
+func (s *Store) Invalidate(object Object, tenant, id uuid.UUID) {
+	switch object {
+	case ObjectTenant:
+		s.tenants.drop(tenant)
+	case ObjectKey:
+		s.keys.drop(keyID{tenant, id})
+	case ObjectCredential:
+		s.credentials.drop(id)
+	}
+}
+
+func (s *Store) initCaches() {
+	hashID := func(seed maphash.Seed, id uuid.UUID) uint64 { return maphash.Bytes(seed, id[:]) }
+
+	s.tenants.limits, s.tenants.now = tenantLimits, s.now
+	s.tenants.load, s.tenants.hash, s.tenants.size = s.loadTenant, hashID, sizeTenant
+	s.tenants.init()
+
+	s.tenantNames.limits, s.tenantNames.now = tenantNameLimits, s.now
+	s.tenantNames.load, s.tenantNames.hash, s.tenantNames.own = s.loadTenantID, maphash.String, strings.Clone
+	s.tenantNames.size = func(name string, id uuid.UUID) int { return len(name) + len(id) }
+	s.tenantNames.init()
+
+	s.keys.limits, s.keys.now = keyLimits, s.now
+	s.keys.load, s.keys.size = s.loadKey, sizeKey
+	// The id alone is unique enough to spread by.
+	s.keys.hash = func(seed maphash.Seed, k keyID) uint64 { return maphash.Bytes(seed, k.key[:]) }
+	s.keys.tenant = func(k keyID) uuid.UUID { return k.tenant }
+	s.keys.gate = s.gate
+	s.keys.init()
+
+	s.keyNames.limits, s.keyNames.now = keyNameLimits, s.now
+	s.keyNames.load = s.loadKeyID
+	s.keyNames.size = func(k keyName, id uuid.UUID) int { return len(k.name) + int(unsafe.Sizeof(k)) + len(id) }
+	// Tenants like the same names, so the tenant has to be in the hash.
+	s.keyNames.hash = func(seed maphash.Seed, k keyName) uint64 {
+		return maphash.Bytes(seed, k.tenant[:]) ^ maphash.String(seed, k.name)
+	}
+	s.keyNames.own = func(k keyName) keyName { return keyName{k.tenant, strings.Clone(k.name)} }
+	s.keyNames.tenant = func(k keyName) uuid.UUID { return k.tenant }
+	s.keyNames.gate = s.gate
+	s.keyNames.init()
+
+	s.credentials.limits, s.credentials.now = credentialLimits, s.now
+	s.credentials.load, s.credentials.hash, s.credentials.size = s.loadCredential, hashID, sizeCredential
+	s.credentials.init()
+}
+
+// decoded passes on what a decoder returned, and reports a damaged row.
+func (s *Store) decoded(err error) error {
+	if err != nil {
+		s.damaged(err)
+	}
+	return translate(err)
+}
+
+// damaged reports an object that cannot be used.
+func (s *Store) damaged(err error) {
+	s.collector.damaged.Add(1)
+	s.log.Error("stored object is damaged and refused", "error", err)
+}

@@ -1,0 +1,213 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/keystore"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// objects is what one tenant has and another one tries to reach.
+type objects struct {
+	tenant     *kms.Tenant
+	project    string
+	key        *kms.Key
+	credential *kms.Credential
+	claim      kms.IdempotencyKey
+}
+
+// attempt calls a method for a tenant with the names and ids in o.
+type attempt func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error
+
+// reaching lists, for every method that takes a tenant and a name or an id,
+// how it is tried on what belongs to another tenant.
+var reaching = map[string][]attempt{
+	"Lookup": {
+		func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+			_, err := s.Lookup(ctx, tenant.ID, o.key.ID.String())
+			return err
+		},
+		func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+			_, err := s.Lookup(ctx, tenant.ID, o.key.Name)
+			return err
+		},
+	},
+	"CreateKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		k := sampleKey(tenant, "intruder")
+		k.Project = o.project
+		return s.CreateKey(ctx, k)
+	}},
+	"AddVersion": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.AddVersion(ctx, tenant.ID, o.key.ID, 1, sampleVersion(2))
+		return err
+	}},
+	"UpdateKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		state := kms.KeyDisabled
+		_, err := s.UpdateKey(ctx, tenant.ID, o.key.ID, 1, kms.KeyChange{State: &state})
+		return err
+	}},
+	"Project": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Project(ctx, tenant.ID, o.project)
+		return err
+	}},
+	"Credential": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Credential(ctx, tenant.ID, o.credential.ID)
+		return err
+	}},
+	"CreateCredential": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		c := sampleCredential(tenant.ID, "intruder")
+		c.Project = o.project
+		return s.CreateCredential(ctx, c)
+	}},
+	"UpdateCredential": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		now := start
+		_, err := s.UpdateCredential(ctx, tenant.ID, o.credential.ID, 1, kms.CredentialChange{Revoked: &now})
+		return err
+	}},
+	"Finish": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		o.claim.Tenant = tenant.ID
+		return s.Finish(ctx, o.claim, kms.IdempotencyRecord{Status: 200})
+	}},
+	"Abandon": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		o.claim.Tenant = tenant.ID
+		return s.Abandon(ctx, o.claim)
+	}},
+}
+
+// withoutTenant lists the methods that name no object inside a tenant, with
+// the reason or the test that covers them.
+var withoutTenant = map[string]string{
+	"Close":                       "no object",
+	"Invalidate":                  "reads and writes nothing",
+	"Tenant":                      "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
+	"TenantByRef":                 "operators only",
+	"CreateTenant":                "operators only",
+	"UpdateTenant":                "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
+	"ListTenants":                 "operators only",
+	"CreateProject":               "a new name in the own tenant: UnknownTenantIsNotFoundEverywhere",
+	"ListProjects":                "ListsHoldTheTenantsOwnObjects",
+	"ListKeys":                    "ListsHoldTheTenantsOwnObjects",
+	"ListCredentials":             "ListsHoldTheTenantsOwnObjects",
+	"CredentialForAuthentication": "finds out the tenant",
+	"SystemSecrets":               "the service's own",
+	"PutSystemSecret":             "the service's own",
+	"Begin":                       "claims of tenants never meet: ClaimsOfTenantsNeverMeet",
+}
+
+func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
+	e := newEnv(t, open(t))
+	ctx := t.Context()
+	owner, intruder := e.tenant(t, "owner"), e.tenant(t, "intruder")
+	theirs := makeObjects(t, e, owner)
+	missing := objects{
+		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
+		credential: sampleCredential(owner.ID, "missing"),
+		claim:      kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"},
+	}
+
+	t.Run("EveryMethodIsCovered", func(t *testing.T) {
+		for method := range reflect.TypeFor[*keystore.Store]().Methods() {
+			_, tried := reaching[method.Name]
+			_, excused := withoutTenant[method.Name]
+			if tried == excused {
+				t.Errorf("%s: must be in exactly one of the tables", method.Name)
+			}
+		}
+	})
+
+	for name, attempts := range reaching {
+		t.Run("AnotherTenantsObjectIsMissing/"+name, func(t *testing.T) {
+			for _, try := range attempts {
+				// Twice, the second time perhaps from the cache, and the
+				// owner's own use in between must not show.
+				for range 2 {
+					notThere := try(ctx, e.Store, intruder, missing)
+					notTheirs := try(ctx, e.Store, intruder, theirs)
+					if notTheirs != kms.ErrNotFound || !errors.Is(notTheirs, notThere) {
+						t.Errorf("another tenant's: %v, missing: %v; want both to be kms.ErrNotFound", notTheirs, notThere)
+					}
+					e.lookup(t, owner.ID, theirs.key.Name)
+				}
+			}
+		})
+	}
+
+	t.Run("TheOwnerNoticesNothing", func(t *testing.T) {
+		if got := e.lookup(t, owner.ID, theirs.key.Name); !reflect.DeepEqual(got, theirs.key) {
+			t.Errorf("the key is now %+v", got)
+		}
+		if got, err := e.Credential(ctx, owner.ID, theirs.credential.ID); err != nil || !reflect.DeepEqual(got, theirs.credential) {
+			t.Errorf("the credential is now %+v, %v", got, err)
+		}
+		_, err := e.Begin(ctx, theirs.claim, [32]byte{1})
+		wantKind(t, "the claim in flight", err, kms.KindConflict)
+	})
+	t.Run("ClaimsOfTenantsNeverMeet", func(t *testing.T) {
+		k := theirs.claim
+		k.Tenant = intruder.ID
+		if r, err := e.Begin(ctx, k, [32]byte{1}); r != nil || err != nil {
+			t.Errorf("Begin = %v, %v; want a new claim", r, err)
+		}
+	})
+	t.Run("ListsHoldTheTenantsOwnObjects", func(t *testing.T) {
+		page := kms.Page{Size: kms.MaxPageSize}
+		if list, _, err := e.ListKeys(ctx, intruder.ID, "", page); err != nil || len(list) != 0 {
+			t.Errorf("ListKeys = %v, %v", list, err)
+		}
+		if list, _, err := e.ListCredentials(ctx, intruder.ID, page); err != nil || len(list) != 0 {
+			t.Errorf("ListCredentials = %v, %v", list, err)
+		}
+		if list, _, err := e.ListProjects(ctx, intruder.ID, page); err != nil || len(list) != 1 {
+			t.Errorf("ListProjects = %v, %v; want the default one", list, err)
+		}
+	})
+	t.Run("UnknownTenantIsNotFoundEverywhere", func(t *testing.T) { testUnknownTenant(t, e, missing.tenant) })
+}
+
+func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
+	o := objects{tenant: tenant, project: "secret-project"}
+	if err := e.CreateProject(t.Context(), &kms.Project{Tenant: tenant.ID, Name: o.project, Created: start}); err != nil {
+		t.Fatal(err)
+	}
+	o.key = e.key(t, tenant, "secret-key")
+	o.credential = e.credential(t, tenant.ID, "secret-credential")
+	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
+	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
+	ctx := t.Context()
+	page := kms.Page{Size: 1}
+	calls := map[string]func() error{
+		"Tenant":       func() error { _, err := e.Tenant(ctx, missing.ID); return err },
+		"UpdateTenant": func() error { _, err := e.UpdateTenant(ctx, missing.ID, 1, kms.TenantChange{}); return err },
+		"Lookup":       func() error { _, err := e.Lookup(ctx, missing.ID, "any"); return err },
+		"CreateKey":    func() error { return e.CreateKey(ctx, sampleKey(missing, "any")) },
+		"AddVersion":   func() error { _, err := e.AddVersion(ctx, missing.ID, uuid.NewV7(), 1, sampleVersion(2)); return err },
+		"UpdateKey":    func() error { _, err := e.UpdateKey(ctx, missing.ID, uuid.NewV7(), 1, kms.KeyChange{}); return err },
+		"ListKeys":     func() error { _, _, err := e.ListKeys(ctx, missing.ID, "", page); return err },
+		"CreateProject": func() error {
+			return e.CreateProject(ctx, &kms.Project{Tenant: missing.ID, Name: "any", Created: start})
+		},
+		"Project":          func() error { _, err := e.Project(ctx, missing.ID, kms.DefaultProject); return err },
+		"ListProjects":     func() error { _, _, err := e.ListProjects(ctx, missing.ID, page); return err },
+		"CreateCredential": func() error { return e.CreateCredential(ctx, sampleCredential(missing.ID, "any")) },
+		"ListCredentials":  func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },
+		"Begin": func() error {
+			_, err := e.Begin(ctx, kms.IdempotencyKey{Tenant: missing.ID, Credential: uuid.NewV7(), Key: "any"}, [32]byte{})
+			return err
+		},
+	}
+	for name, call := range calls {
+		if err := call(); err != kms.ErrNotFound {
+			t.Errorf("%s: %v, want kms.ErrNotFound", name, err)
+		}
+	}
+}

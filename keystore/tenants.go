@@ -1,0 +1,160 @@
+package keystore
+
+import (
+	"context"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// Tenant implements kms.Tenants; warm, it is as cheap as Lookup.
+func (s *Store) Tenant(ctx context.Context, id uuid.UUID) (*kms.Tenant, error) {
+	return s.tenants.get(ctx, id)
+}
+
+// TenantByRef implements kms.Tenants.
+func (s *Store) TenantByRef(ctx context.Context, ref string) (*kms.Tenant, error) {
+	id, isID := parseID(ref)
+	if !isID {
+		if len(ref) > kms.MaxNameLength {
+			return nil, kms.ErrNotFound
+		}
+		var err error
+		if id, err = s.tenantNames.get(ctx, ref); err != nil {
+			return nil, err
+		}
+	}
+	return s.tenants.get(ctx, id)
+}
+
+func (s *Store) loadTenantID(ctx context.Context, name string) (uuid.UUID, error) {
+	if !kms.ValidName(name) {
+		return uuid.UUID{}, kms.ErrNotFound
+	}
+	found, err := s.driver.TenantID(ctx, TenantIDParams{Name: name})
+	if err != nil {
+		return uuid.UUID{}, translate(err)
+	}
+	d := newDecoder(ObjectTenant, uuid.Nil(), uuid.Nil())
+	id := d.id(found, "id")
+	return id, s.decoded(d.result())
+}
+
+func (s *Store) loadTenant(ctx context.Context, id uuid.UUID) (*kms.Tenant, error) {
+	row, err := s.driver.Tenant(ctx, TenantParams{ID: id})
+	if err != nil {
+		return nil, translate(err)
+	}
+	t, err := decodeTenant(row)
+	if err != nil {
+		return nil, s.decoded(err)
+	}
+	return t, nil
+}
+
+// CreateTenant implements kms.Tenants. The tenant has the revision 1 and a
+// sealing key of its own.
+func (s *Store) CreateTenant(ctx context.Context, t *kms.Tenant) error {
+	err := argument(func(fail failFunc) {
+		if t.Revision != 1 {
+			fail("revision", "must be 1")
+		}
+		checkTenant(t, fail)
+	})
+	if err != nil {
+		return err
+	}
+	defer s.tenantNames.drop(t.Name)
+	defer s.tenants.drop(t.ID)
+	first := &kms.Project{Tenant: t.ID, Name: kms.DefaultProject, Created: t.Created}
+	return translate(s.driver.InsertTenant(ctx, InsertTenantParams{Tenant: encodeTenant(t), Project: encodeProject(first)}))
+}
+
+// UpdateTenant implements kms.Tenants. Keys looked up after it returned belong
+// to the changed tenant.
+func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64, change kms.TenantChange) (*kms.Tenant, error) {
+	t, err := s.loadTenant(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if t.Revision != revision {
+		return nil, errRevision()
+	}
+	// t was just read: nobody shares it.
+	if change.Tier != nil {
+		t.Tier = *change.Tier
+	}
+	if change.State != nil {
+		t.State = *change.State
+	}
+	if change.AllowSealed != nil {
+		t.AllowSealed = *change.AllowSealed
+	}
+	t.Revision++
+	if err := argument(func(fail failFunc) { checkTenant(t, fail) }); err != nil {
+		return nil, err
+	}
+	defer s.tenants.drop(id)
+	if err := s.driver.UpdateTenant(ctx, UpdateTenantParams{Tenant: encodeTenant(t)}); err != nil {
+		return nil, translate(err)
+	}
+	return t, nil
+}
+
+// ListTenants implements kms.Tenants, ordered by name. Damaged tenants are
+// reported to the log and left out.
+func (s *Store) ListTenants(ctx context.Context, page kms.Page) ([]*kms.Tenant, string, error) {
+	l := listing[*TenantRow, *kms.Tenant]{
+		scope: scope{kind: 't'},
+		rows: func(ctx context.Context, after position, limit int) ([]*TenantRow, error) {
+			return s.driver.ListTenants(ctx, ListTenantsParams{After: after.name, Limit: limit})
+		},
+		rowPosition: func(r *TenantRow) position { return position{name: r.Name.String} },
+		decode:      decodeTenant,
+		damaged:     s.damaged,
+	}
+	return l.page(ctx, page)
+}
+
+// CreateProject implements kms.Tenants. ErrNotFound when there is no such
+// tenant.
+func (s *Store) CreateProject(ctx context.Context, p *kms.Project) error {
+	if !kms.ValidName(p.Name) {
+		return errArgument("name", "is not a valid name")
+	}
+	return translate(s.driver.InsertProject(ctx, InsertProjectParams{Project: encodeProject(p)}))
+}
+
+// Project implements kms.Tenants. It is not cached: only management calls ask.
+func (s *Store) Project(ctx context.Context, tenant uuid.UUID, name string) (*kms.Project, error) {
+	if !kms.ValidName(name) {
+		return nil, kms.ErrNotFound
+	}
+	row, err := s.driver.Project(ctx, ProjectParams{Tenant: tenant, Name: name})
+	if err != nil {
+		return nil, translate(err)
+	}
+	p, err := decodeProject(tenant, row)
+	if err != nil {
+		return nil, s.decoded(err)
+	}
+	return p, nil
+}
+
+// ListProjects implements kms.Tenants, ordered by name. ErrNotFound when there
+// is no such tenant. Damaged projects are reported to the log and left out.
+func (s *Store) ListProjects(ctx context.Context, tenant uuid.UUID, page kms.Page) ([]*kms.Project, string, error) {
+	if _, err := s.tenants.get(ctx, tenant); err != nil {
+		return nil, "", err
+	}
+	l := listing[*ProjectRow, *kms.Project]{
+		scope: scope{kind: 'p', tenant: tenant},
+		rows: func(ctx context.Context, after position, limit int) ([]*ProjectRow, error) {
+			return s.driver.ListProjects(ctx, ListProjectsParams{Tenant: tenant, After: after.name, Limit: limit})
+		},
+		rowPosition: func(r *ProjectRow) position { return position{name: r.Name.String} },
+		decode:      func(r *ProjectRow) (*kms.Project, error) { return decodeProject(tenant, r) },
+		damaged:     s.damaged,
+	}
+	return l.page(ctx, page)
+}

@@ -1,0 +1,29 @@
+// Package migrations holds the database schema as numbered SQL files, one
+// folder per dialect, in the format of goose.
+//
+// A number means the same step in every dialect, so that code may rely on
+// "schema 7" whatever database it runs on; a dialect with nothing to do for a
+// step still has the file. Files that were released are never changed: a
+// correction is a new number. Every step can be undone, because an upgrade by
+// one version must be reversible with traffic on.
+package migrations
+
+import (
+	"embed"
+	"io/fs"
+)
+
+//go:embed sqlite/*.sql
+var files embed.FS
+
+// SQLite returns the steps for SQLite.
+func SQLite() fs.FS { return dialect("sqlite") }
+
+func dialect(name string) fs.FS {
+	sub, err := fs.Sub(files, name)
+	if err != nil {
+		// Only a malformed name can fail, and names are constants above.
+		panic("migrations: " + err.Error())
+	}
+	return sub
+}
