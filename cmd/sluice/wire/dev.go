@@ -126,6 +126,9 @@ func (d *Dev) domain(ctx context.Context) (*DomainConfig, error) {
 	}
 	made := err == nil
 	config := &DomainConfig{File: file}
+	if !made {
+		d.say(fmt.Sprintf("first start in %s: making %d SoftHSM tokens and %d backup tokens", d.Dir, d.Nodes, devBackups))
+	}
 	members, err := d.tokens(tokensDir, "node", d.Nodes, made)
 	if err != nil {
 		return nil, err
@@ -144,12 +147,11 @@ func (d *Dev) domain(ctx context.Context) (*DomainConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.say("making the domain's root keys")
+	d.say("making the domain's root keys, which takes some seconds")
 	domain, err := p11.Ceremony(ctx, p11.CeremonyConfig{
 		Name: "dev", Members: ceremonyTokens(members), Backups: ceremonyTokens(backups),
 		// Every token was made by this process a moment ago.
-		Confirm:  func(string, string) error { return nil },
-		Progress: d.say,
+		Confirm: func(string, string) error { return nil },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the domain: %w", err)
@@ -168,9 +170,6 @@ func (d *Dev) tokens(folder, name string, n int, made bool) ([]*softhsm.Token, e
 		dir := filepath.Join(d.Dir, folder, label)
 		if _, err := os.Stat(dir); made && err != nil {
 			return nil, fmt.Errorf("the domain in %s was made with fewer nodes than %d; start with fewer, or with a new data folder", d.Dir, n)
-		}
-		if !made {
-			d.say("token " + label)
 		}
 		t, err := softhsm.Provision(dir, "sluice-dev-"+label)
 		if err != nil {

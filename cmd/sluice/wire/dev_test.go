@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"testing"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 )
+
+var here = netip.MustParseAddr("127.0.0.1")
 
 // shared is the service of the tests that do not restart it.
 var (

@@ -25,6 +25,7 @@ type Service struct {
 	Demo     string // the demo tenant's credential
 	Operator string
 	Dir      string // the data folder
+	Handler  http.Handler
 
 	server *httptest.Server
 }
@@ -79,7 +80,8 @@ func Open(dir string) (*Service, error) {
 		app.Close()
 		return nil, err
 	}
-	s.server = httptest.NewServer(handler.Handler())
+	s.Handler = handler.Handler()
+	s.server = httptest.NewServer(s.Handler)
 	s.URL = s.server.URL
 	return s, nil
 }

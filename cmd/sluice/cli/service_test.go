@@ -1,0 +1,193 @@
+package cli_test
+
+import (
+	"encoding/base64"
+	"encoding/json/v2"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Credentials of the service of canned answers.
+const (
+	demoToken     = "slk_demodemodemodemodemodemodemodemodemodemo_demosecret"
+	operatorToken = "slk_operatoroperatoroperatoroperatoroperator_operatorsecret"
+	mintedToken   = "slk_mintedmintedmintedmintedmintedmintedmint_mintedsecret"
+)
+
+// service answers with what stands in answers and remembers the last request.
+type service struct {
+	*httptest.Server
+	mu   sync.Mutex
+	last string
+}
+
+func startService(t *testing.T) *service {
+	s := &service{}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *service) lastRequest() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+const charge = `"cost":1,"request_id":"01920000-0000-7000-8000-000000000001"`
+
+const meta = charge + `,"protection":"HSM"`
+
+func key(name, state, rest string) string {
+	return fmt.Sprintf(`{"id":"01920000-0000-7000-8000-00000000000a","name":%q,"spec":"ECC_NIST_P256","usage":"SIGN_VERIFY","algorithms":["ECDSA_SHA_256"],
+"project":"default","protection":"HSM","state":%q,"description":"for orders","tags":{"team":"shop","stage":"live"},
+"created_at":"2026-01-02T03:04:05Z","deletion_protection":false,"primary_version":2,"revision":3%s}`, name, state, rest)
+}
+
+const versions = `,"versions":[{"version":1,"state":"DISABLED","created_at":"2026-01-02T03:04:05Z"},{"version":2,"state":"ENABLED","created_at":"2026-02-02T03:04:05Z"}],` + charge
+
+const credentialFields = `"id":"01920000-0000-7000-8000-00000000000c","name":"ci","project":"default","component":"gateway","scopes":["key:sign:orders-*","key:verify"],
+"networks":["10.0.0.0/8"],"secrets":[{"created_at":"2026-01-02T03:04:05Z"},{"created_at":"2026-01-01T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"}],
+"created_at":"2026-01-01T03:04:05Z","expires_at":"2030-01-01T00:00:00Z","revision":2,` + charge
+
+const tenant = `{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","tier":"gold","state":"ACTIVE","allow_sealed":false,"created_at":"2026-01-02T03:04:05Z","revision":1`
+
+// answers are by method and path.
+var answers = map[string]string{
+	"POST /v1/keys":                                       key("orders/eu", "ENABLED", versions),
+	"GET /v1/keys/orders%2Feu":                            key("orders/eu", "ENABLED", versions),
+	"PATCH /v1/keys/orders%2Feu":                          key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/rotate":                    key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/enable":                    key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/disable":                   key("orders/eu", "DISABLED", versions),
+	"POST /v1/keys/orders%2Feu/cancel-deletion":           key("orders/eu", "DISABLED", versions),
+	"POST /v1/keys/orders%2Feu/schedule-deletion":         key("orders/eu", "PENDING_DELETION", `,"deletion_date":"2026-03-04T05:06:07Z"`+versions),
+	"GET /v1/keys?page_token=2":                           `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
+	"GET /v1/keys":                                        `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
+	"GET /v1/keys?page_size=200&page_token=2":             `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
+	"GET /v1/keys?page_size=200":                          `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
+	"GET /v1/keys?project=none":                           `{"keys":[],` + charge + `}`,
+	"POST /v1/keys/orders%2Feu/sign":                      `{"signature":"c2lnbmF0dXJl","algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/keys/orders%2Feu/verify":                    `{"valid":true,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/keys/other/verify":                          `{"valid":false,"algorithm":"ECDSA_SHA_256",` + meta + `}`,
+	"POST /v1/keys/webhooks/mac":                          `{"mac":"AQIDBA==","algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/webhooks/verify-mac":                   `{"valid":true,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/other/verify-mac":                      `{"valid":false,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/encrypt":                       `{"ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/decrypt":                       `{"plaintext":"cGxhaW4AdGV4dA==","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/datakey":                       `{"plaintext":"a2V5a2V5a2V5a2V5","ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/datakey/wrapped":               `{"ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"GET /v1/keys/orders%2Feu/public":                     `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","jwk":{"kty":"EC"},"spec":"ECC_NIST_P256","usage":"SIGN_VERIFY","version":2,` + meta + `}`,
+	"GET /v1/keys/sm2/public?version=1":                   `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","spec":"SM2","usage":"SIGN_VERIFY","version":1,` + meta + `}`,
+	"POST /v1/random":                                     `{"random":"AP8Q",` + charge + `}`,
+	"POST /v1/digest":                                     `{"digest":"AP8Q","algorithm":"SM3",` + charge + `}`,
+	"POST /v1/projects":                                   `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
+	"POST /v1/tenants/acme/projects":                      `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
+	"GET /v1/projects":                                    `{"projects":[{"name":"default","created_at":"2026-01-02T03:04:05Z"},{"name":"payments","created_at":"2026-01-02T03:04:05Z"}],` + charge + `}`,
+	"GET /v1/tenants/acme/projects":                       `{"projects":[{"name":"default","created_at":"2026-01-02T03:04:05Z"}],` + charge + `}`,
+	"POST /v1/tenants":                                    tenant + `,` + charge + `}`,
+	"GET /v1/tenants":                                     `{"tenants":[` + tenant + `}],` + charge + `}`,
+	"GET /v1/tenants/acme":                                tenant + `,` + charge + `}`,
+	"PATCH /v1/tenants/acme":                              tenant + `,` + charge + `}`,
+	"POST /v1/tenants/acme/suspend":                       strings.Replace(tenant, "ACTIVE", "SUSPENDED", 1) + `,` + charge + `}`,
+	"POST /v1/tenants/acme/resume":                        tenant + `,` + charge + `}`,
+	"POST /v1/credentials":                                `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
+	"POST /v1/tenants/acme/credentials":                   `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
+	"GET /v1/credentials":                                 `{"credentials":[{` + credentialFields + `}],` + charge + `}`,
+	"GET /v1/tenants/acme/credentials":                    `{"credentials":[{` + credentialFields + `}],` + charge + `}`,
+	"GET /v1/credentials/01920000-c":                      `{` + credentialFields + `}`,
+	"POST /v1/credentials/01920000-c/rotate":              `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
+	"POST /v1/credentials/01920000-c/revoke":              `{` + credentialFields + `,"revoked_at":"2026-02-02T03:04:05Z"}`,
+	"POST /v1/tenants/acme/credentials/01920000-c/revoke": `{` + credentialFields + `,"revoked_at":"2026-02-02T03:04:05Z"}`,
+	"GET /v1/hsm/nodes": `{"nodes":[{"id":"hsm-1","domain":"dev","domain_id":"01920000-0000-7000-8000-00000000000e","driver":"pkcs11","model":"SoftHSM v2","label":"sluice-1",
+"state":"up","enforced":true,"slots":4,"busy":1,"epoch":1,"families":["AES","EC"],"handles":12,"hits":990,"misses":10,"operations":1000,"errors":0},
+{"id":"hsm-2","domain":"dev","domain_id":"01920000-0000-7000-8000-00000000000e","driver":"pkcs11","label":"sluice-2","state":"down","enforced":false,"slots":4,"busy":0,"epoch":2,
+"families":[],"handles":0,"hits":0,"misses":0,"operations":7,"errors":3,"last_error":"the token\u001b[31m is gone"},
+{"id":"cpu","driver":"soft","state":"up","enforced":false,"slots":2,"busy":0,"epoch":1,"families":["SM2"],"handles":0,"hits":0,"misses":0,"operations":5,"errors":0}],` + charge + `}`,
+}
+
+// refusals are the codes of problems by the name of the key used.
+var refusals = map[string]struct {
+	status int
+	code   string
+	header string
+}{
+	"gone":        {404, "not_found", ""},
+	"off":         {409, "key_disabled", ""},
+	"going":       {409, "pending_deletion", ""},
+	"forbidden":   {403, "permission_denied", ""},
+	"tampered":    {400, "decryption_failed", ""},
+	"limited":     {429, "quota_exceeded", "90"},
+	"exhausted":   {402, "quota_exhausted", ""},
+	"unspeakable": {422, "invalid_argument", ""},
+}
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	target := r.URL.EscapedPath()
+	if r.URL.RawQuery != "" {
+		target += "?" + r.URL.RawQuery
+	}
+	who := map[string]string{"Bearer " + demoToken: "demo", "Bearer " + operatorToken: "operator"}[r.Header.Get("Authorization")]
+	s.mu.Lock()
+	s.last = fmt.Sprintf("%s: %s %s %s", who, r.Method, target, plainly(body))
+	s.mu.Unlock()
+	if who == "" {
+		refuse(w, 401, "unauthenticated", "")
+		return
+	}
+	if parts := strings.Split(target, "/"); len(parts) > 3 {
+		if p, known := refusals[parts[3]]; known {
+			refuse(w, p.status, p.code, p.header)
+			return
+		}
+	}
+	answer, known := answers[r.Method+" "+target]
+	if !known {
+		refuse(w, 404, "not_found", "")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	io.WriteString(w, answer)
+}
+
+func refuse(w http.ResponseWriter, status int, code, retryAfter string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	if retryAfter != "" {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"what is wrong\u001b[31m\nin words","request_id":"r-1"}`, status, code)
+}
+
+// plainly shows a body with what is base64 in it decoded, so that the scripts
+// can be read.
+func plainly(body []byte) string {
+	var members map[string]any
+	if json.Unmarshal(body, &members) != nil {
+		return string(body)
+	}
+	for name, v := range members {
+		switch name {
+		case "message", "digest", "signature", "mac", "plaintext", "ciphertext", "aad", "data":
+			if text, isText := v.(string); isText {
+				if b, err := base64.StdEncoding.DecodeString(text); err == nil {
+					members[name] = string(b)
+				}
+			}
+		}
+	}
+	b, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return string(body)
+	}
+	return string(b)
+}

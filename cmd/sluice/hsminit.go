@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
+)
+
+func newHSMInit() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make a domain: its root keys on all member and backup tokens",
+		Long: `Make a domain: its root keys, on every member token and on at least two offline
+backup tokens, all of which the ceremony file names at once, since a root can
+leave no serving token afterwards.
+
+For each target token the command shows the fingerprint of its transport key.
+Two people compare it with what the target's own console shows, and type the
+fingerprint's first 8 characters to confirm. The description of the domain is
+written to the file that the ceremony file names; the configuration of
+"sluice server" refers to it. Interrupted, the command can be run again.
+
+Keep the backup tokens offline: they hold the roots in a form that can be
+moved to further tokens.`,
+		Example: `  sluice hsm init --ceremony ceremony.yaml
+
+  # ceremony.yaml
+  name: production
+  file: /etc/sluice/domain.json
+  members:
+    - {id: hsm-1, module: /opt/vendor/lib.so, serial: "0123", pin_file: hsm-1.pin, so_pin_file: hsm-1.so}
+  backups:
+    - {id: backup-1, module: /opt/vendor/lib.so, serial: "0901", pin_file: b1.pin, so_pin_file: b1.so}
+    - {id: backup-2, module: /opt/vendor/lib.so, serial: "0902", pin_file: b2.pin, so_pin_file: b2.so}`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := harden(); err != nil {
+				return err
+			}
+			in := bufio.NewReader(cmd.InOrStdin())
+			confirm := func(token, fingerprint string) error {
+				fmt.Fprintf(cmd.OutOrStdout(), "token %s\n  transport key %s\n  type its first 8 characters to confirm: ", token, fingerprint)
+				answer, err := in.ReadString('\n')
+				if err != nil {
+					return fmt.Errorf("reading the confirmation: %w", err)
+				}
+				if len(fingerprint) < 8 || strings.TrimSpace(answer) != fingerprint[:8] {
+					return fmt.Errorf("token %s: the fingerprint was not confirmed", token)
+				}
+				return nil
+			}
+			file, err := wire.InitDomain(cmd.Context(), path, confirm, func(what string) {
+				fmt.Fprintln(cmd.ErrOrStderr(), what)
+			})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "the domain is made; its description is in %s\n", file)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&path, "ceremony", "", "ceremony file, YAML (required)")
+	c.MarkFlagRequired("ceremony")
+	c.MarkFlagFilename("ceremony", "yaml", "yml")
+	return c
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// buildProgram builds the real program once and links it into dir.
+func buildProgram(t testing.TB, dir string) string {
+	t.Helper()
+	built, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "sluice")
+	if err := os.Symlink(built, program); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+var programDir string
+
+var buildOnce = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(programDir, "sluice")
+	cmd := exec.Command("go", "build", "-o", program, ".")
+	cmd.Stderr = os.Stderr
+	return program, cmd.Run()
+})
+
+func TestMain(m *testing.M) {
+	var err error
+	if programDir, err = os.MkdirTemp("", "sluice-program-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(programDir)
+	os.Exit(code)
+}
+
+// devProcess is a running `sluice dev`.
+type devProcess struct {
+	cmd     *exec.Cmd
+	address string // host:port of the API
+	ops     string
+	dir     string
+}
+
+// startDev runs `sluice dev` on free ports and waits until it is ready.
+func startDev(t testing.TB, program, dir string, args ...string) *devProcess {
+	t.Helper()
+	p := &devProcess{dir: dir}
+	p.cmd = exec.Command(program, append([]string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, args...)...)
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && p.ops == "" {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 2 {
+			continue
+		}
+		switch fields[0] {
+		case "API":
+			p.address = strings.TrimPrefix(fields[1], "http://")
+		case "operations":
+			p.ops = strings.TrimPrefix(fields[1], "http://")
+		}
+	}
+	go io.Copy(io.Discard, out)
+	if p.ops == "" {
+		t.Fatal("sluice dev did not get ready")
+	}
+	return p
+}
+
+// stop ends the process as an operator would and returns how it ended.
+func (p *devProcess) stop(t testing.TB) error {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- p.cmd.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(30 * time.Second):
+		t.Fatal("sluice dev did not stop within 30 s of SIGTERM")
+		return nil
+	}
+}
+
+// kill ends the process at once.
+func (p *devProcess) kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
+func (p *devProcess) credential(t testing.TB, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(p.dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(raw))
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sluice-kms/sluice/api"
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
+)
+
+// shutdownTimeout is how long requests that run may take to end once a signal
+// came. The longest operation, RSA-4096 generation, is done in that time
+// nearly always; what is not is abandoned and its outcome is in the journal.
+const shutdownTimeout = 20 * time.Second
+
+// newLog makes the service's log: JSON lines on standard error.
+func newLog(level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// serve runs the listeners until a signal comes or a part fails, then lets
+// requests end and closes the service. ready is called when both listen.
+func serve(ctx context.Context, app *wire.App, c *wire.Config, log *slog.Logger, ready func(listen, ops net.Addr)) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := listenAndServe(ctx, app, c, log, ready)
+	if cerr := app.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("closing the service: %w", cerr))
+	}
+	return err
+}
+
+func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slog.Logger, ready func(listen, ops net.Addr)) error {
+	handler, err := app.API(version())
+	if err != nil {
+		return err
+	}
+	apiListener, err := listen(c.Listen, c.TLS)
+	if err != nil {
+		return fmt.Errorf("listening for the API: %w", err)
+	}
+	defer apiListener.Close()
+	opsListener, err := net.Listen("tcp", c.OpsListen)
+	if err != nil {
+		return fmt.Errorf("listening for operations: %w", err)
+	}
+	defer opsListener.Close()
+
+	apiServer := api.NewHTTPServer(handler.Handler(), log)
+	opsServer := api.NewHTTPServer(app.Ops(), log)
+	opsServer.WriteTimeout = 0 // a CPU profile takes as long as it is asked to
+	failed := make(chan error, 2)
+	go func() { failed <- apiServer.Serve(apiListener) }()
+	go func() { failed <- opsServer.Serve(opsListener) }()
+	ready(apiListener.Addr(), opsListener.Addr())
+
+	select {
+	case <-ctx.Done():
+		log.Info("shutting down")
+	case err = <-failed:
+		err = fmt.Errorf("serving: %w", err)
+	case <-app.Journal.Done():
+		// After a failed fsync nobody knows what is on the disk: the process
+		// must not go on, and the next start reads what is there.
+		err = fmt.Errorf("the journal has stopped: %w", app.Journal.Err())
+	}
+	end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if serr := shutdown(end, apiServer, opsServer); serr != nil {
+		err = errors.Join(err, serr)
+	}
+	return err
+}
+
+func shutdown(ctx context.Context, servers ...*http.Server) error {
+	var errs []error
+	for _, s := range servers {
+		errs = append(errs, s.Shutdown(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func listen(address string, t wire.TLSConfig) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil || t.CertFile == "" {
+		return l, err
+	}
+	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	return tls.NewListener(l, &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+	}), nil
+}
