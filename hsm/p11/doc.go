@@ -4,10 +4,12 @@
 // # What is on a token
 //
 // Two token objects, the domain's key root and sealing root, put there by
-// Ceremony and frozen (not extractable, not modifiable). Everything else is a
-// session object: keys are unwrapped from material when they are needed. So
-// the number of keys is not bounded by the token's storage, nothing is ever
-// searched in traffic, and what a token loses by a power cut is nothing.
+// Ceremony and frozen (not extractable, not modifiable). They are used where
+// they are: SoftHSM refuses to copy a frozen object, and a module that would
+// copy it might leave its unwrap template behind. Everything else is a session
+// object: keys are unwrapped from material when they are needed. So the number
+// of keys is not bounded by the token's storage, nothing is ever searched in
+// traffic, and a token loses nothing by a power cut.
 //
 // # Sessions
 //

@@ -19,7 +19,9 @@ const (
 // classTable says what each return value means. Values that are not in it,
 // vendors' above all, are ambiguous: SoftHSM answers a forged ciphertext with
 // CKR_GENERAL_ERROR and CloudHSM answers overload with CKR_FUNCTION_FAILED, so
-// a code of that kind must never by itself count against a token.
+// a code of that kind must never by itself count against a token. A mechanism
+// that the token does not know is a lack of the token, not of the request: the
+// driver asks for no mechanism that a client names.
 var classTable = map[hsm.Class][]uint{
 	hsm.ClassRequest: {
 		pkcs11.CKR_ARGUMENTS_BAD,
@@ -39,7 +41,7 @@ var classTable = map[hsm.Class][]uint{
 		pkcs11.CKR_ATTRIBUTE_TYPE_INVALID, pkcs11.CKR_ATTRIBUTE_VALUE_INVALID,
 		pkcs11.CKR_ACTION_PROHIBITED,
 		pkcs11.CKR_CURVE_NOT_SUPPORTED, pkcs11.CKR_DOMAIN_PARAMS_INVALID,
-		pkcs11.CKR_BUFFER_TOO_SMALL, pkcs11.CKR_SESSION_READ_ONLY,
+		pkcs11.CKR_SESSION_READ_ONLY,
 	},
 	hsm.ClassStaleObject: {
 		pkcs11.CKR_OBJECT_HANDLE_INVALID, pkcs11.CKR_KEY_HANDLE_INVALID,

@@ -387,8 +387,8 @@ func (f *theft) derive() {
 // deriveFrom makes a readable key of what the object encrypts a block to, which
 // for a key that decrypts is an oracle.
 func (f *thief) deriveFrom(object pkcs11.ObjectHandle) (pkcs11.ObjectHandle, error) {
-	// CK_KEY_DERIVATION_STRING_DATA (PKCS#11 v2.40, 2.15.2): a pointer and a
-	// length.
+	// CK_KEY_DERIVATION_STRING_DATA (PKCS#11 v2.40 mechanisms, 2.15): a pointer
+	// and a length.
 	data := message(16)
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -20,13 +20,12 @@ const (
 	keptData = 64 << 10
 )
 
-// pageSize is 4 KiB or a divisor of 64 KiB on every platform Go supports
-// there, so keptData is a whole number of pages.
+// pageSize divides keptData: the sizes in use are 4, 16 and 64 KiB.
 var pageSize = unix.Getpagesize()
 
 // memory is the part of a session's state that the module sees. It is mapped
-// apart from Go's heap, kept out of core dumps where the system can, and ends
-// at an inaccessible page. Its pages cost nothing until they are touched, and
+// apart from Go's heap, kept out of core dumps, and ends at an inaccessible
+// page. Its pages cost nothing until they are touched, and
 // release gives back those of large operations.
 //
 //	request | input and additional data | output | guard
@@ -53,7 +52,7 @@ func newMemory() (*memory, error) {
 		m.unmap()
 		return nil, &hsm.Error{Class: hsm.ClassCapacity, Call: "mprotect", Err: err}
 	}
-	if err := keepOutOfCoreDumps(m.mapped); err != nil {
+	if err := unix.Madvise(m.mapped, unix.MADV_DONTDUMP); err != nil {
 		m.unmap()
 		return nil, &hsm.Error{Class: hsm.ClassCapacity, Call: "madvise", Err: err}
 	}

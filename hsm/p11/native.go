@@ -134,7 +134,7 @@ type mechanism struct {
 	salt      int  // PSS, bytes
 }
 
-// nonceSize is the length of GCM nonces in bytes (NIST SP 800-38D, 8.2).
+// nonceSize is the length of GCM nonces in bytes (NIST SP 800-38D, 5.2.1.1).
 const nonceSize = 12
 
 // request is one operation for a module.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync"
 	"testing"
 	"uuid"
 
@@ -132,6 +134,36 @@ func TestAModuleIsSharedUntilItsLastUserCloses(t *testing.T) {
 		t.Error("the module stays initialised without a user")
 	}
 	openMember(t, 0)
+}
+
+// Opening and provisioning set one variable of the process's environment, each
+// for a module of its own, under one lock: no module reads another's value.
+func TestOpeningAndProvisioningKeepTheirEnvironmentsApart(t *testing.T) {
+	d := shared(t)
+	const tokens, opens = 6, 20
+	root := t.TempDir()
+	var wg sync.WaitGroup
+	for i := range tokens {
+		wg.Go(func() {
+			dir := filepath.Join(root, strconv.Itoa(i))
+			if _, err := softhsm.Provision(dir, "new"); err != nil {
+				t.Error(err)
+			}
+			if made, err := os.ReadDir(filepath.Join(dir, "tokens")); err != nil || len(made) != 1 {
+				t.Errorf("folder %d holds %d tokens (%v)", i, len(made), err)
+			}
+		})
+	}
+	for range opens {
+		token, err := Open(context.Background(), config(d.members[0], d.domain))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := token.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
 }
 
 // Two tokens in one module may have one label; then the serial decides.

@@ -60,7 +60,7 @@ func parseRootID(b []byte) (rootID, error) {
 }
 
 // unwrapTemplate is what the root demands of everything that it unwraps,
-// whatever the caller's template says (PKCS#11 v2.40, 4.9, table 29). What
+// whatever the caller's template says (PKCS#11 v2.40, 4.10, CKA_UNWRAP_TEMPLATE). What
 // the sealing root unwraps can moreover not be used to wrap.
 func (k rootKind) unwrapTemplate() []*pkcs11.Attribute {
 	t := []*pkcs11.Attribute{
