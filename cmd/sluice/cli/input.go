@@ -116,6 +116,7 @@ func (p *proof) flags(c *cobra.Command, name, what string) {
 	f.StringVar(&p.file, name+"-file", "", "read the "+what+", bytes or base64, from this `FILE`; - is standard input")
 	c.MarkFlagsMutuallyExclusive(name, name+"-file")
 	c.MarkFlagsOneRequired(name, name+"-file")
+	noCompletion(c, name)
 }
 
 func (p *proof) read(s *session) ([]byte, error) {

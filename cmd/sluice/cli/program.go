@@ -28,19 +28,26 @@ func (p *program) commands() []*cobra.Command {
 		p.sign(), p.verify(), p.encrypt(), p.decrypt(), p.mac(), p.verifyMAC(),
 		p.dataKey(), p.public(), p.random(), p.digest(),
 		group("tenant", "Create and manage tenants (operators)",
-			"Create and manage tenants. These verbs take an operator's credential: without --credential-file and\nenvironment they look for "+operatorCredentialFile+".",
+			"Create and manage tenants. "+operators,
 			p.tenantCreate(), p.tenantList(), p.tenantGet(), p.tenantUpdate(), p.tenantSuspend(), p.tenantResume()),
 		group("project", "Create and list projects",
-			"Create and list projects, the namespaces inside a tenant. With --tenant an operator does so in any tenant.",
+			"Create and list projects, the namespaces inside a tenant.\n"+anyTenant,
 			p.projectCreate(), p.projectList()),
 		group("credential", "Mint and manage credentials",
-			"Mint and manage credentials, which callers authenticate with. With --tenant an operator does so in any\ntenant.",
+			"Mint and manage credentials, which callers authenticate with.\n"+anyTenant,
 			p.credentialCreate(), p.credentialList(), p.credentialGet(), p.credentialRotate(), p.credentialRevoke()),
 		group("hsm", "Look at the HSM pool (operators)",
-			"Look at the HSM pool. It takes an operator's credential: without --credential-file and environment the\nverbs look for "+operatorCredentialFile+".",
+			"Look at the HSM pool. "+operators,
 			p.hsmStatus()),
 	}
 }
+
+// What the help of several groups says.
+const (
+	operators = `It takes an operator's credential: without
+--credential-file and environment the verbs look for ` + operatorCredentialFile + "."
+	anyTenant = "With --tenant an operator does so in any tenant."
+)
 
 // group makes a command that only holds others.
 func group(name, short, long string, verbs ...*cobra.Command) *cobra.Command {

@@ -1,0 +1,121 @@
+package cli_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sluice-kms/sluice/cmd/sluice/cli"
+)
+
+// walk visits every command of the tree, groups included.
+func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
+	root := &cobra.Command{Use: "sluice"}
+	root.AddCommand(cli.Commands("test")...)
+	var descend func(*cobra.Command)
+	descend = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			t.Run(strings.TrimPrefix(sub.CommandPath(), "sluice "), func(t *testing.T) { visit(t, sub) })
+			descend(sub)
+		}
+	}
+	descend(root)
+}
+
+// verbs is what the product promises.
+var verbs = []string{
+	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
+	"datakey", "decrypt", "digest", "encrypt", "hsm status",
+	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key list", "key rotate", "key schedule-deletion", "key update",
+	"mac", "project create", "project list", "public", "random", "sign",
+	"tenant create", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
+	"verify", "verify-mac",
+}
+
+func TestTheVerbsAreThosePromised(t *testing.T) {
+	var got []string
+	walk(t, func(_ *testing.T, c *cobra.Command) {
+		if !c.HasSubCommands() {
+			got = append(got, strings.TrimPrefix(c.CommandPath(), "sluice "))
+		}
+	})
+	slices.Sort(got)
+	if !slices.Equal(got, verbs) {
+		t.Errorf("the verbs are %q", got)
+	}
+}
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	walk(t, func(t *testing.T, c *cobra.Command) {
+		if c.Short == "" || c.Long == "" {
+			t.Error("it has no Short or no Long")
+		}
+		if first, _ := utf8.DecodeRuneInString(c.Short); !unicode.IsUpper(first) || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("Short %q is not a phrase with a capital and without a full stop", c.Short)
+		}
+		for line := range strings.Lines(c.Long + "\n" + c.Example) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
+				t.Errorf("a line of its help has %d characters: %s", n, line)
+			}
+		}
+		var help bytes.Buffer
+		c.SetOut(&help)
+		if err := c.Help(); err != nil || !strings.HasPrefix(help.String(), c.Long) {
+			t.Errorf("its help is %q, %v", help.String(), err)
+		}
+		if c.HasSubCommands() {
+			return
+		}
+		if !strings.Contains(c.Example, c.CommandPath()) {
+			t.Errorf("it has no example with %q", c.CommandPath())
+		}
+		for _, name := range []string{"json", "address", "credential-file", "timeout"} {
+			if c.Flags().Lookup(name) == nil {
+				t.Errorf("it has no flag --%s", name)
+			}
+		}
+	})
+}
+
+func TestEveryFlagHasItsUsageAndCompletes(t *testing.T) {
+	walk(t, func(t *testing.T, c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			value, text := pflag.UnquoteUsage(f)
+			if text == "" {
+				t.Errorf("--%s has no usage", f.Name)
+			}
+			if f.Value.Type() == "bool" || value == "FILE" {
+				return // nothing to complete, and what the shell completes
+			}
+			if _, completes := c.GetFlagCompletionFunc(f.Name); !completes {
+				t.Errorf("--%s offers the names of files", f.Name)
+			}
+		})
+	})
+}
+
+// Other users of a machine see the arguments of every process.
+func TestNoSecretIsTakenFromTheCommandLine(t *testing.T) {
+	secret := []string{"credential", "token", "secret", "password", "plaintext", "pin"}
+	walk(t, func(t *testing.T, c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); value == "FILE" {
+				return
+			}
+			for part := range strings.SplitSeq(f.Name, "-") {
+				if slices.Contains(secret, part) {
+					t.Errorf("--%s takes a secret", f.Name)
+				}
+			}
+		})
+		if f := c.Flags().Lookup("message"); f != nil && (c.Name() == "encrypt" || c.Name() == "decrypt") {
+			t.Error("it takes a plaintext as --message")
+		}
+	})
+}
