@@ -44,7 +44,7 @@ stands for any characters:
 
 Nobody can give more than his own credential may, operators excepted.`,
 		Example: `  sluice credential create orders-signer --scope key:sign:orders-* --component gateway
-  sluice credential create ci --scope key:* --expires-in 720h --network 10.0.0.0/8 --out ci.credential
+  sluice credential create ci --scope key:* --expires-in 720h --out ci.credential
   sluice credential create admin --tenant acme --scope tenant:admin --out acme.credential`,
 		Args: argument("NAME"),
 	}
