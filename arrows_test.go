@@ -35,7 +35,7 @@ var arrows = map[string][]string{
 	"hsm/soft":           {"kms", "hsm"},
 	"hsm/hsmtest":        {"kms", "hsm"},
 	"cmd":                {"*"},
-	"bench":              {"api", "client", "audit", "hsm", "keystore", "kms", "quota", "scheduler", "softhsm", "bench"},
+	"bench":              {"api", "client", "audit", "hsm", "hsm/p11", "hsm/soft", "keystore", "keystore/sqlite", "kms", "quota", "scheduler", "softhsm", "bench/load"},
 }
 
 // standardOnly are folders that import nothing outside the standard library.

@@ -2,6 +2,7 @@ package hsm
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 
@@ -31,6 +32,9 @@ func (n *node) selfTest(judge *node) error {
 	}
 	if len(n.families) == 0 {
 		return fmt.Errorf("no algorithm family passed the self-test")
+	}
+	if err := n.testSealing(); err != nil {
+		return fmt.Errorf("sealing: %w", err)
 	}
 	if err := n.token.Probe(); err != nil {
 		return fmt.Errorf("running the canary: %w", err)
@@ -101,9 +105,15 @@ func (n *node) testMAC(c Call) error {
 }
 
 func (n *node) testAEAD(c Call) error {
-	c.Verb, c.Nonce, c.AAD = kms.VerbEncrypt, make([]byte, gcmNonceSize), []byte("aad")
+	nonce := make([]byte, gcmNonceSize)
+	rand.Read(nonce)
+	c.Verb, c.Nonce, c.AAD = kms.VerbEncrypt, bytes.Clone(nonce), []byte("aad")
 	if _, err := n.call(&c); err != nil {
 		return fmt.Errorf("encrypting: %w", err)
+	}
+	if !bytes.Equal(c.Nonce, nonce) {
+		// Our formats bind the nonce before the call.
+		return fmt.Errorf("the token chooses its own nonces")
 	}
 	open := c
 	open.Verb, open.Input, open.Output = kms.VerbDecrypt, c.Output, nil
@@ -117,6 +127,25 @@ func (n *node) testAEAD(c Call) error {
 		return fmt.Errorf("a tampered ciphertext decrypts")
 	}
 	return nil
+}
+
+// testSealing proves that the node can hold tenants' sealing keys, on which
+// everything else depends.
+func (n *node) testSealing() error {
+	var h Handle
+	err := n.load(nil, func() error {
+		material, err := n.token.GenerateSealingKey()
+		if err != nil {
+			return fmt.Errorf("generating: %w", err)
+		}
+		h, err = n.token.LoadSealingKey(material)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("loading: %w", err)
+	}
+	defer n.load(nil, func() error { return n.token.Unload(h) })
+	return n.testAEAD(Call{Algorithm: kms.AlgAESGCM, Spec: kms.SpecAES256, Handle: h, Input: selfTestMessage})
 }
 
 func (n *node) testDecryption(judge *node, c Call) error {
