@@ -64,7 +64,7 @@ func group(name, short, long string, verbs ...*cobra.Command) *cobra.Command {
 		// The verbs are what completes.
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	c.SetFlagErrorFunc(flagError)
+	c.SetFlagErrorFunc(UsageError)
 	c.AddCommand(verbs...)
 	return c
 }

@@ -38,7 +38,10 @@ func usage(c *cobra.Command, format string, args ...any) error {
 	return &usageError{command: c.CommandPath(), text: fmt.Sprintf(format, args...)}
 }
 
-func flagError(c *cobra.Command, err error) error { return usage(c, "%v", err) }
+// UsageError marks an error as one of the command line, which ends the program
+// with exit code 2. It is made for SetFlagErrorFunc of the root command; the
+// commands of this package have it already.
+func UsageError(c *cobra.Command, err error) error { return usage(c, "%v", err) }
 
 // Report writes the error of a run of the root command as one line and
 // returns the program's exit code.
@@ -67,7 +70,6 @@ func isUsage(err error) bool {
 // hints say what usually helps.
 var hints = map[client.Code]string{
 	client.ErrUnauthenticated:  "check the credential (--credential-file, " + envCredentialFile + ", " + envCredential + ") and the address",
-	client.ErrPermissionDenied: `"sluice credential list" shows which scopes the tenant's credentials have`,
 	client.ErrNotFound:         "the name may be another tenant's or project's; the list verbs show what this credential sees",
 	client.ErrKeyDisabled:      `"sluice key enable KEY" switches it on`,
 	client.ErrPendingDeletion:  `"sluice key cancel-deletion KEY" takes the deletion back`,

@@ -80,7 +80,7 @@ func (s *session) verb(run func(*session) error) *cobra.Command {
 	f.DurationVar(&s.timeout, "timeout", defaultTimeout, "time for all calls of the verb, repetitions included")
 	noCompletion(c, "address", "timeout")
 
-	c.SetFlagErrorFunc(flagError)
+	c.SetFlagErrorFunc(UsageError)
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil {
 			return usage(c, "%v", err)
