@@ -220,7 +220,7 @@ func (d *Device) Nodes(w *kms.Work) ([]kms.NodeID, error) {
 
 func (d *Device) runsOnEngine(w *kms.Work) bool {
 	switch w.Verb {
-	case kms.VerbVerify, kms.VerbDigest:
+	case kms.VerbVerify, kms.VerbDigest, kms.VerbEncapsulate:
 		return true
 	case kms.VerbRandom:
 		return false
@@ -307,7 +307,7 @@ func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
 	call := Call{
 		Verb: w.Verb, Algorithm: w.Algorithm, Digest: w.Digest,
 		Input: w.Input, Prehashed: w.Prehashed, Signature: w.Signature,
-		Nonce: w.Nonce, AAD: w.AAD, UserID: w.UserID, Order: w.Order, Length: w.Length,
+		Nonce: w.Nonce, AAD: w.AAD, UserID: w.UserID, Order: w.Order, Length: w.Length, Peer: w.Peer,
 	}
 	if w.Key != nil {
 		call.Spec = w.Key.Spec
@@ -324,13 +324,13 @@ func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
 	if err != nil {
 		return d.translate(n, w.Verb, err)
 	}
-	w.Output, w.Valid = call.Output, call.Valid
+	w.Output, w.Secret, w.Valid = call.Output, call.Secret, call.Valid
 	return nil
 }
 
 func needsHandle(w *kms.Work) bool {
 	switch w.Verb {
-	case kms.VerbVerify, kms.VerbDigest, kms.VerbRandom:
+	case kms.VerbVerify, kms.VerbDigest, kms.VerbEncapsulate, kms.VerbRandom:
 		return false
 	case kms.VerbEncrypt:
 		return w.Key.Spec.Info().Symmetric()
@@ -365,12 +365,18 @@ func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 		}
 		n.cache.release(entry)
 		retry := class == ClassStaleObject || class == ClassSession ||
-			class == ClassAmbiguous && w.Verb == kms.VerbDecrypt && n.healthy()
+			class == ClassAmbiguous && opens(w.Verb) && n.healthy()
 		if !retry {
 			return err
 		}
 	}
 	return err
+}
+
+// opens tells whether the verb's input is a ciphertext, whose every fault has
+// one answer.
+func opens(v kms.Verb) bool {
+	return v == kms.VerbDecrypt || v == kms.VerbUnwrap || v == kms.VerbDecapsulate
 }
 
 // translate turns a driver's error into what the route acts on, and takes a
@@ -381,7 +387,7 @@ func (d *Device) translate(n *node, verb kms.Verb, err error) error {
 	}
 	switch ClassOf(err) {
 	case ClassRequest:
-		if verb == kms.VerbDecrypt {
+		if opens(verb) {
 			return kms.ErrDecryptionFailed
 		}
 		return kms.Wrap(kms.KindInvalidArgument, err, "the key cannot process this input")
@@ -391,7 +397,7 @@ func (d *Device) translate(n *node, verb kms.Verb, err error) error {
 		if n.healthy() {
 			// The token is well, so the input it was; a decryption was tried
 			// twice before it comes here.
-			if verb == kms.VerbDecrypt {
+			if opens(verb) {
 				return kms.ErrDecryptionFailed
 			}
 		}

@@ -67,8 +67,9 @@ type Session interface {
 type Handle uint64
 
 // Call is one operation: the flat form of kms.Work. See there for the
-// meaning of the fields; Handle is unused for VerbVerify and public-key
-// VerbEncrypt, which use PublicKey, and for VerbRandom and VerbDigest.
+// meaning of the fields; Handle is unused for VerbVerify, VerbEncapsulate and
+// public-key VerbEncrypt, which use PublicKey, and for VerbRandom and
+// VerbDigest.
 type Call struct {
 	Verb      kms.Verb
 	Algorithm kms.Algorithm
@@ -84,8 +85,10 @@ type Call struct {
 	UserID    []byte
 	Order     kms.SM2Order
 	Length    int
+	Peer      []byte
 
 	Output []byte // set by Do; newly allocated, owned by the caller
+	Secret []byte // the same, for VerbEncapsulate
 	Valid  bool   // set by Do for VerbVerify
 }
 

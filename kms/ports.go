@@ -249,6 +249,19 @@ const (
 	VerbMAC
 	VerbRandom
 	VerbDigest
+	// VerbAgree computes the shared secret with the public key Peer: the
+	// x-coordinate of ECDH (SP 800-56A, 5.7.1.2), as long as the field.
+	VerbAgree
+	// VerbDerive computes Length bytes from the key and the context Input.
+	VerbDerive
+	// VerbEncapsulate makes a shared secret for the holder of the private key
+	// (Secret) and its encapsulation (Output); VerbDecapsulate takes that as
+	// Input and gives the secret as Output.
+	VerbEncapsulate
+	VerbDecapsulate
+	// VerbWrap and VerbUnwrap protect caller's bytes by RFC 5649.
+	VerbWrap
+	VerbUnwrap
 )
 
 // Work is one operation for a node: inputs, then outputs. It belongs to the
@@ -269,11 +282,15 @@ type Work struct {
 	AAD       []byte // AEAD; may be empty
 	UserID    []byte // SM2 with a message: 1 to 8191 bytes
 	Order     SM2Order
-	Length    int // VerbRandom: bytes wanted
+	Length    int    // VerbRandom, VerbDerive: bytes wanted
+	Peer      []byte // VerbAgree: SubjectPublicKeyInfo of the other party, DER
 
 	// Output is the signature (ECDSA, SM2: ASN.1 DER), MAC, digest, random
-	// bytes, plaintext or ciphertext (AEAD: with the 16-byte tag at its end).
+	// bytes, plaintext or ciphertext (AEAD: with the 16-byte tag at its end),
+	// shared secret, derived or wrapped bytes.
 	Output []byte
+	// Secret is VerbEncapsulate's shared secret.
+	Secret []byte
 	// Valid is VerbVerify's answer.
 	Valid bool
 
