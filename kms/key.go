@@ -22,6 +22,23 @@ type VersionState string
 const (
 	VersionEnabled  VersionState = "ENABLED"
 	VersionDisabled VersionState = "DISABLED"
+	// VersionPendingDestruction versions cannot be used; at their date the
+	// material is erased.
+	VersionPendingDestruction VersionState = "PENDING_DESTRUCTION"
+	// VersionDestroyed versions are tombstones: number, dates and public half
+	// without material. They stay for good.
+	VersionDestroyed VersionState = "DESTROYED"
+)
+
+// Origin says how a key's material came to be.
+type Origin string
+
+// The origins. Material that was imported existed outside; material imported
+// via the process was in this service's memory on its way into the HSM, and
+// never claims more.
+const (
+	OriginGenerated       Origin = "GENERATED"
+	OriginImportedProcess Origin = "IMPORTED_VIA_PROCESS"
 )
 
 // Key is a key's authenticated metadata with its versions. Values that the
@@ -41,6 +58,16 @@ type Key struct {
 	// DeletionDate is set while the key is pending deletion.
 	DeletionDate       time.Time
 	DeletionProtection bool
+	// Origin of the first version; rotation generates.
+	Origin Origin
+	// RotationPeriod is the time between scheduled rotations, 0 for none;
+	// NextRotation is the date of the next.
+	RotationPeriod time.Duration
+	NextRotation   time.Time
+	// LastUsed and LastUsedOp tell of the last use of the material, as of the
+	// last time that uses were stored; zero: never.
+	LastUsed   time.Time
+	LastUsedOp Op
 	// Primary is the number of the version that new operations use.
 	Primary  uint32
 	Versions []*Version // ascending by number
@@ -53,6 +80,8 @@ type Version struct {
 	Number  uint32 // from 1, never reused
 	State   VersionState
 	Created time.Time
+	// DestroyAt is set while the version is pending destruction.
+	DestroyAt time.Time
 	// PublicKey is the SubjectPublicKeyInfo in DER, nil for symmetric keys.
 	PublicKey []byte
 	// Blob is the sealed material (format SLB1), of use only to a Device.
