@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-// pepperName is the name under which the credential pepper is stored and
-// sealed.
-const pepperName = "credential-pepper"
+// The names under which the service's own secrets are stored and sealed.
+const (
+	pepperName = "credential-pepper"
+	rowKeyName = "row-key"
+)
 
 // BootstrapConfig is what Bootstrap needs.
 type BootstrapConfig struct {
@@ -18,20 +20,43 @@ type BootstrapConfig struct {
 	Clock   func() time.Time
 }
 
+// Secrets are the service's own secrets, opened.
+type Secrets struct {
+	Pepper *Pepper
+	RowKey *RowKey
+}
+
 // Bootstrap makes what must exist before the first request, if it does not
-// exist yet: the system tenant and the credential pepper, sealed by the
-// system tenant's key. It returns the pepper. Running it again, or on two
-// nodes at once, changes nothing.
-func Bootstrap(ctx context.Context, c BootstrapConfig) (*Tenant, *Pepper, error) {
+// exist yet: the system tenant, and the credential pepper and the row key,
+// sealed by the system tenant's key. Running it again, or on two nodes at
+// once, changes nothing.
+//
+// The system tenant's row is read before there is a key to authenticate it
+// with. A false one cannot open the secrets, so nothing is believed because of
+// it; the store checks it once it has the row key.
+func Bootstrap(ctx context.Context, c BootstrapConfig) (*Tenant, *Secrets, error) {
 	system, err := c.Tenants.TenantByRef(ctx, SystemTenantName)
-	if KindOf(err) == KindNotFound && err != nil {
+	if err != nil && KindOf(err) == KindNotFound {
 		system, err = createSystemTenant(ctx, c)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	pepper, err := loadPepper(ctx, c, system)
-	return system, pepper, err
+	secrets := &Secrets{}
+	err = c.openSecret(ctx, system, pepperName, func(versions map[uint32][]byte) (err error) {
+		secrets.Pepper, err = NewPepper(versions)
+		return err
+	})
+	if err == nil {
+		err = c.openSecret(ctx, system, rowKeyName, func(versions map[uint32][]byte) (err error) {
+			secrets.RowKey, err = NewRowKey(versions)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return system, secrets, nil
 }
 
 func createSystemTenant(ctx context.Context, c BootstrapConfig) (*Tenant, error) {
@@ -50,37 +75,39 @@ func createSystemTenant(ctx context.Context, c BootstrapConfig) (*Tenant, error)
 	return nil, err
 }
 
-func loadPepper(ctx context.Context, c BootstrapConfig, system *Tenant) (*Pepper, error) {
-	stored, err := c.Secrets.SystemSecrets(ctx, pepperName)
+// openSecret opens every version of a secret, which it makes if there is none,
+// hands them to use and wipes them.
+func (c BootstrapConfig) openSecret(ctx context.Context, system *Tenant, name string, use func(map[uint32][]byte) error) error {
+	stored, err := c.Secrets.SystemSecrets(ctx, name)
 	if err == nil && len(stored) == 0 {
-		if err = createPepper(ctx, c, system); err == nil {
-			stored, err = c.Secrets.SystemSecrets(ctx, pepperName)
+		if err = c.createSecret(ctx, system, name); err == nil {
+			stored, err = c.Secrets.SystemSecrets(ctx, name)
 		}
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	versions := make(map[uint32][]byte, len(stored))
 	for _, s := range stored {
-		secret, err := c.Device.Unseal(ctx, system.Sealing, pepperName, s.Version, s.Blob)
+		secret, err := c.Device.Unseal(ctx, system.Sealing, name, s.Version, s.Blob)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer clear(secret)
 		versions[s.Version] = secret
 	}
-	return NewPepper(versions)
+	return use(versions)
 }
 
-func createPepper(ctx context.Context, c BootstrapConfig, system *Tenant) error {
-	secret := make([]byte, PepperSize)
+func (c BootstrapConfig) createSecret(ctx context.Context, system *Tenant, name string) error {
+	secret := make([]byte, MACKeySize)
 	rand.Read(secret)
 	defer clear(secret)
-	blob, err := c.Device.Seal(ctx, system.Sealing, pepperName, 1, secret)
+	blob, err := c.Device.Seal(ctx, system.Sealing, name, 1, secret)
 	if err != nil {
 		return err
 	}
-	err = c.Secrets.PutSystemSecret(ctx, SystemSecret{Name: pepperName, Version: 1, Blob: blob, Created: c.Clock()})
+	err = c.Secrets.PutSystemSecret(ctx, SystemSecret{Name: name, Version: 1, Blob: blob, Created: c.Clock()})
 	if KindOf(err) == KindConflict {
 		return nil
 	}

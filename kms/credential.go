@@ -2,12 +2,9 @@ package kms
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base32"
-	"hash"
 	"net/netip"
 	"strings"
 	"sync"
@@ -44,52 +41,22 @@ const (
 	labelCredentialSecret = "sluice credential secret\x00"
 )
 
-// Pepper holds the versions of the key under which credentials are hashed. It
-// is immutable and safe for concurrent use.
-type Pepper struct {
-	current  uint32
-	versions map[uint32]*sync.Pool // :: version → pool of keyed HMAC states
-}
+// Pepper is the key under which credentials are hashed. It is immutable and
+// safe for concurrent use.
+type Pepper struct{ keyedMAC }
 
-// PepperSize is the length of a pepper in bytes.
-const PepperSize = 32
-
-// NewPepper makes a Pepper of its versions, 1 to 255, each PepperSize bytes;
-// the highest is current. It keeps no reference to the values.
+// NewPepper makes a Pepper of its versions, each MACKeySize bytes; the highest
+// is current. It keeps no reference to the values.
 func NewPepper(versions map[uint32][]byte) (*Pepper, error) {
-	p := &Pepper{versions: make(map[uint32]*sync.Pool, len(versions))}
-	for v, secret := range versions {
-		if v == 0 || v > 255 || len(secret) != PepperSize {
-			return nil, Errorf(KindInternal, "pepper version %d is not usable", v)
-		}
-		key := [PepperSize]byte(secret)
-		p.versions[v] = &sync.Pool{New: func() any { return hmac.New(sha256.New, key[:]) }}
-		p.current = max(p.current, v)
+	m, err := newKeyedMAC(versions)
+	if err != nil {
+		return nil, err
 	}
-	if p.current == 0 {
-		return nil, Errorf(KindInternal, "there is no pepper")
-	}
-	return p, nil
+	return &Pepper{m}, nil
 }
 
 // Current returns the version under which new hashes are made.
 func (p *Pepper) Current() uint32 { return p.current }
-
-func (p *Pepper) mac(version uint32, label string, parts ...[]byte) (sum [32]byte, ok bool) {
-	pool := p.versions[version]
-	if pool == nil {
-		return sum, false
-	}
-	h := pool.Get().(hash.Hash)
-	h.Reset()
-	h.Write([]byte(label))
-	for _, part := range parts {
-		h.Write(part)
-	}
-	h.Sum(sum[:0])
-	pool.Put(h)
-	return sum, true
-}
 
 // CredentialHash is what is stored of a secret. The tenant is under the hash
 // so that a row moved to another tenant authenticates nobody.

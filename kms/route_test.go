@@ -48,7 +48,7 @@ func newStage(t *testing.T) *stage {
 			Usage: kms.UsageEncryptDecrypt, Protection: kms.ProtectionHSM, State: kms.KeyEnabled, Primary: 1, Revision: 1,
 			Versions: []*kms.Version{{ID: uuid.NewV7(), Number: 1, State: kms.VersionEnabled}}},
 	}
-	pepper, err := kms.NewPepper(map[uint32][]byte{1: make([]byte, kms.PepperSize)})
+	pepper, err := kms.NewPepper(map[uint32][]byte{1: make([]byte, kms.MACKeySize)})
 	if err != nil {
 		t.Fatal(err)
 	}

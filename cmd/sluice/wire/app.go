@@ -29,7 +29,7 @@ type App struct {
 	Journal       *audit.Log
 	Quota         *quota.Gate
 	System        *kms.Tenant // the tenant of the operators
-	Pepper        *kms.Pepper
+	Secrets       *kms.Secrets
 	Metrics       *prometheus.Registry
 
 	config *Config
@@ -108,7 +108,7 @@ func (a *App) openDevice(ctx context.Context) error {
 }
 
 func (a *App) openService(ctx context.Context) (err error) {
-	a.System, a.Pepper, err = kms.Bootstrap(ctx, kms.BootstrapConfig{
+	a.System, a.Secrets, err = kms.Bootstrap(ctx, kms.BootstrapConfig{
 		Tenants: a.Store, Secrets: a.Store, Device: a.Device, Clock: time.Now,
 	})
 	if err != nil {
@@ -119,11 +119,11 @@ func (a *App) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.Quota = quota.NewGate(quota.DefaultCostTable())
-	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Pepper, time.Now)
+	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
-		Pepper: a.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
+		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})
 	return nil
 }
@@ -143,7 +143,7 @@ func (a *App) API(version string) (*api.Server, error) {
 // FirstCredential mints a credential outside of any request, for whoever sets
 // the service up.
 func (a *App) FirstCredential(ctx context.Context, tenant *kms.Tenant, name string, scopes []string) (string, error) {
-	return kms.FirstCredential(ctx, a.Store, a.Pepper, time.Now, kms.FirstCredentialInput{Tenant: tenant, Name: name, Scopes: scopes})
+	return kms.FirstCredential(ctx, a.Store, a.Secrets.Pepper, time.Now, kms.FirstCredentialInput{Tenant: tenant, Name: name, Scopes: scopes})
 }
 
 // operator makes tickets for what the service does on its own account when it
