@@ -16,9 +16,10 @@ import (
 const AbsenceTTL = time.Second
 
 const (
-	// cacheShards spreads each cache's locks. At 64 two of 16 busy cores meet
-	// on a lock once in four look-ups, for the few nanoseconds of a map read.
-	cacheShards = 64
+	// cacheShards spreads each cache's locks. With 256 a core that looks
+	// something up while 15 others do meets one of them on its lock in 6 % of
+	// the cases.
+	cacheShards = 256
 
 	// entryOverhead is what an entry costs beside its value, in bytes: the
 	// entry, its place in the ring and its slot in a map that is half full.
@@ -70,14 +71,17 @@ type shard[K, V comparable] struct {
 	bytes    int
 	absences map[K]absence
 	flights  map[K]*flight[V]
+
+	_ [40]byte // fills two cache lines: locks of two shards share none
 }
 
 type entry[K, V comparable] struct {
-	key   K
+	// What a hit touches comes first, in one cache line.
 	value V
+	used  atomic.Bool
+	key   K
 	size  int
 	slot  int // in the ring
-	used  atomic.Bool
 }
 
 type absence struct {

@@ -28,7 +28,7 @@
 //
 // Tenants, keys and credentials are cached by id; names of tenants and keys,
 // which never change, are cached as the ids that they stand for. A warm
-// look-up reads two or three of these caches and calls nothing. They hold:
+// look-up reads one or two of these caches and calls nothing. The rules:
 //
 //   - Loads fill the cache, changes only empty it. A change drops its object
 //     before it returns, and a load that was under way at that moment may
@@ -43,7 +43,8 @@
 //     a few loads in the database at a time, so guessing names costs the
 //     guesser time and nobody else memory.
 //   - A cached key is bound to its tenant when it is looked up: Key.Tenant is
-//     the tenant as of that moment.
+//     the tenant as of that moment. A change of any tenant begins an epoch, in
+//     which every key checks its tenant once.
 //   - Objects of one kind are spread over shards by a seeded hash; a hit takes
 //     one shard's read lock, and no lock is common to all tenants.
 //   - Entries and approximate bytes are bounded per kind; the CLOCK algorithm

@@ -36,6 +36,8 @@ type Driver interface {
 	CredentialDriver
 	SystemSecretDriver
 	ClaimDriver
+	// Close waits for calls under way and lets go of the database.
+	Close() error
 }
 
 // TenantDriver is the part of Driver for tenants and projects.

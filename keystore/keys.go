@@ -3,6 +3,7 @@ package keystore
 import (
 	"context"
 	"maps"
+	"sync/atomic"
 	"time"
 	"uuid"
 
@@ -13,40 +14,59 @@ import (
 // changed as a whole: a rotation a day for eleven years.
 const MaxVersions = 4096
 
-// Lookup implements kms.Keys. A warm look-up takes no lock that other tenants
+// boundKey is a key in the cache with the tenant that it belonged to when it
+// was last looked up.
+type boundKey struct {
+	// epoch is the tenant epoch at which key.Tenant was the current one; 0
+	// while key.Tenant is nil.
+	epoch atomic.Uint64
+	key   kms.Key
+}
+
+// Lookup implements kms.Keys. A warm look-up takes no lock that all tenants
 // share and allocates nothing.
 func (s *Store) Lookup(ctx context.Context, tenant uuid.UUID, ref string) (*kms.Key, error) {
-	t, err := s.tenants.get(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
+	// Read before anything else: see bind.
+	epoch := s.tenantEpoch.Load()
 	id, isID := parseID(ref)
 	if !isID {
 		if len(ref) > kms.MaxNameLength {
 			return nil, kms.ErrNotFound
 		}
+		var err error
 		if id, err = s.keyNames.get(ctx, keyName{tenant, ref}); err != nil {
 			return nil, err
 		}
 	}
-	k, err := s.keys.get(ctx, keyID{tenant, id})
+	found, err := s.keys.get(ctx, keyID{tenant, id})
 	if err != nil {
 		return nil, err
 	}
-	if k.Tenant != t {
-		k = s.bind(k, t)
+	if found.epoch.Load() == epoch {
+		return &found.key, nil
 	}
-	return k, nil
+	return s.bind(ctx, tenant, found, epoch)
 }
 
-// bind makes the key's copy that belongs to the tenant as it is now, and
-// leaves it in the cache for those who come next. Should that fail, because
-// the entry went or was bound at the same time, they bind for themselves.
-func (s *Store) bind(k *kms.Key, t *kms.Tenant) *kms.Key {
-	bound := *k
-	bound.Tenant = t
-	s.keys.swap(keyID{t.ID, k.ID}, k, &bound)
-	return &bound
+// bind returns the key as it belongs to its tenant now, and leaves that in the
+// cache for those who come next. The epoch was read before: should the tenant
+// change in the meantime, what is left is of an old epoch and will be bound
+// again.
+func (s *Store) bind(ctx context.Context, tenant uuid.UUID, found *boundKey, epoch uint64) (*kms.Key, error) {
+	t, err := s.tenants.get(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	if found.key.Tenant == t {
+		found.epoch.Store(epoch) // another tenant began the new epoch
+		return &found.key, nil
+	}
+	// What was handed out stays as it is.
+	bound := &boundKey{key: found.key}
+	bound.key.Tenant = t
+	bound.epoch.Store(epoch)
+	s.keys.swap(keyID{tenant, bound.key.ID}, found, bound)
+	return &bound.key, nil
 }
 
 // parseID tells whether ref is an id, in any of the spellings that
@@ -75,9 +95,12 @@ func (s *Store) loadKeyID(ctx context.Context, k keyName) (uuid.UUID, error) {
 	return id, s.decoded(d.result())
 }
 
-func (s *Store) loadKey(ctx context.Context, k keyID) (*kms.Key, error) {
+func (s *Store) loadKey(ctx context.Context, k keyID) (*boundKey, error) {
 	stored, err := s.readKey(ctx, k)
-	return stored.key, err
+	if err != nil {
+		return nil, err
+	}
+	return &boundKey{key: *stored.key}, nil
 }
 
 func (s *Store) readKey(ctx context.Context, k keyID) (storedKey, error) {

@@ -2,7 +2,6 @@ package keystore
 
 import (
 	"unsafe"
-
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -19,8 +18,9 @@ func sizeTenant(_ uuid.UUID, t *kms.Tenant) int {
 	return int(unsafe.Sizeof(*t)) + len(t.Name) + len(t.Tier) + len(t.State) + len(t.Sealing.Wrapped)
 }
 
-func sizeKey(_ keyID, k *kms.Key) int {
-	n := int(unsafe.Sizeof(*k)) + len(k.Project) + len(k.Name) + len(k.Spec) + len(k.Usage) +
+func sizeKey(_ keyID, bound *boundKey) int {
+	k := &bound.key
+	n := int(unsafe.Sizeof(*bound)) + len(k.Project) + len(k.Name) + len(k.Spec) + len(k.Usage) +
 		len(k.Protection) + len(k.State) + len(k.Description)
 	if k.Tags != nil {
 		n += mapOverhead

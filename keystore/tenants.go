@@ -65,7 +65,7 @@ func (s *Store) CreateTenant(ctx context.Context, t *kms.Tenant) error {
 		return err
 	}
 	defer s.tenantNames.drop(t.Name)
-	defer s.tenants.drop(t.ID)
+	defer s.dropTenant(t.ID)
 	first := &kms.Project{Tenant: t.ID, Name: kms.DefaultProject, Created: t.Created}
 	return translate(s.driver.InsertTenant(ctx, InsertTenantParams{Tenant: encodeTenant(t), Project: encodeProject(first)}))
 }
@@ -94,7 +94,7 @@ func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64,
 	if err := argument(func(fail failFunc) { checkTenant(t, fail) }); err != nil {
 		return nil, err
 	}
-	defer s.tenants.drop(id)
+	defer s.dropTenant(id)
 	if err := s.driver.UpdateTenant(ctx, UpdateTenantParams{Tenant: encodeTenant(t)}); err != nil {
 		return nil, translate(err)
 	}

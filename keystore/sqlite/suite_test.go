@@ -32,12 +32,8 @@ func BenchmarkStore(b *testing.B) {
 	storetest.Benchmark(b, func(b *testing.B) keystore.Driver { return openHarness(b) })
 }
 
-func openAt(ctx context.Context, location string) (keystore.Driver, func() error, error) {
-	db, err := Open(ctx, location)
-	if err != nil {
-		return nil, nil, err
-	}
-	return db, db.Close, nil
+func openAt(ctx context.Context, location string) (keystore.Driver, error) {
+	return Open(ctx, location)
 }
 
 // harness is a database that can be damaged.

@@ -82,6 +82,7 @@ func testCache(t *testing.T, open func(*testing.T) keystore.Driver) {
 	tenant := e.tenant(t, "cache")
 
 	t.Run("WarmLookUpsCallNothing", func(t *testing.T) { testWarm(t, e, w, tenant) })
+	t.Run("WarmLookUpsAllocateNothing", func(t *testing.T) { testAllocations(t, e, tenant) })
 	t.Run("OlderLoadNeverWins", func(t *testing.T) { testOlderLoad(t, e, w, tenant) })
 	t.Run("OlderAbsenceNeverWins", func(t *testing.T) { testOlderAbsence(t, e, w, tenant) })
 	t.Run("OlderCredentialNeverWins", func(t *testing.T) { testOlderCredential(t, e, w, tenant) })
@@ -116,6 +117,27 @@ func testWarm(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 	}
 	if n := w.reads.Load() - before; n != 0 {
 		t.Errorf("%d database calls of warm look-ups, want 0", n)
+	}
+}
+
+func testAllocations(t *testing.T, e *env, tenant *kms.Tenant) {
+	ctx := t.Context()
+	k, c := e.key(t, tenant, "lean-key-with-a-name-of-36-characters"[:36]), e.credential(t, tenant.ID, "lean")
+	id := k.ID.String()
+	for what, call := range map[string]func() error{
+		"Lookup by id":                func() error { _, err := e.Lookup(ctx, tenant.ID, id); return err },
+		"Lookup by name":              func() error { _, err := e.Lookup(ctx, tenant.ID, k.Name); return err },
+		"Tenant":                      func() error { _, err := e.Tenant(ctx, tenant.ID); return err },
+		"CredentialForAuthentication": func() error { _, err := e.CredentialForAuthentication(ctx, c.ID); return err },
+	} {
+		n := testing.AllocsPerRun(100, func() {
+			if err := call(); err != nil {
+				t.Error(err)
+			}
+		})
+		if n != 0 {
+			t.Errorf("a warm %s allocates %v times, want 0", what, n)
+		}
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/sluice-kms/sluice/keystore"
 )
 
-// OpenFunc opens the database at a location, the name of which is the
-// driver's business, and returns the driver and what closes it.
-type OpenFunc func(ctx context.Context, location string) (keystore.Driver, func() error, error)
+// OpenFunc opens the database at a location, the name of which is the driver's
+// business.
+type OpenFunc func(ctx context.Context, location string) (keystore.Driver, error)
 
 // crashLocation is the environment variable that turns a test binary into the
 // victim of RunCrash.
@@ -49,40 +49,43 @@ func CrashVictim(open OpenFunc) {
 // database, and expects every create that was acknowledged to be there, whole.
 func RunCrash(t *testing.T, location string, open OpenFunc) {
 	ctx := t.Context()
-	driver, closeDriver, err := open(ctx, location)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tenant := newEnv(t, driver).tenant(t, crashTenant)
-	if err := closeDriver(); err != nil {
-		t.Fatal(err)
-	}
+	tenant := sampleTenant(crashTenant)
+	inStore(t, location, open, func(store *keystore.Store) {
+		if err := store.CreateTenant(ctx, tenant); err != nil {
+			t.Fatal(err)
+		}
+	})
 
 	var acknowledged []string
 	for round := range crashRounds {
 		acknowledged = append(acknowledged, killVictim(t, location, crashAfter+round)...)
-		driver, closeDriver, err := open(ctx, location)
-		if err != nil {
-			t.Fatalf("round %d: opening after the kill: %v", round, err)
-		}
-		store := keystore.New(driver, keystore.Options{})
-		for _, id := range acknowledged {
-			k, err := store.Lookup(ctx, tenant.ID, id)
-			if err != nil || len(k.Versions) != 1 {
-				t.Errorf("round %d: an acknowledged key is %+v, %v", round, k, err)
+		inStore(t, location, open, func(store *keystore.Store) {
+			for _, id := range acknowledged {
+				k, err := store.Lookup(ctx, tenant.ID, id)
+				if err != nil || len(k.Versions) != 1 {
+					t.Errorf("round %d: an acknowledged key is %+v, %v", round, k, err)
+				}
 			}
-		}
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := closeDriver(); err != nil {
-			t.Error(err)
-		}
+		})
 	}
 	t.Logf("%d kills, %d acknowledged creates, none lost", crashRounds, len(acknowledged))
 }
 
 const crashTenant = "crash"
+
+// inStore runs f on a store that is opened for it.
+func inStore(t *testing.T, location string, open OpenFunc, f func(*keystore.Store)) {
+	t.Helper()
+	driver, err := open(t.Context(), location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := keystore.New(driver, keystore.Options{})
+	f(store)
+	if err := store.Close(); err != nil {
+		t.Error(err)
+	}
+}
 
 // killVictim starts a victim, kills it after some creates, and returns the
 // ids of all that it acknowledged.
@@ -123,7 +126,7 @@ func killVictim(t *testing.T, location string, after int) []string {
 
 func createUntilKilled(open OpenFunc, location string) error {
 	ctx := context.Background()
-	driver, _, err := open(ctx, location)
+	driver, err := open(ctx, location)
 	if err != nil {
 		return err
 	}

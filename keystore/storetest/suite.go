@@ -64,13 +64,19 @@ type env struct {
 	now time.Time
 }
 
+// shared is a driver that outlives its stores, of which a test may have
+// several.
+type shared struct{ keystore.Driver }
+
+func (shared) Close() error { return nil }
+
 // start is when the clocks of the suite begin: in whole microseconds, which
 // is what databases keep.
 var start = time.Date(2026, time.March, 1, 12, 0, 0, 123456000, time.UTC)
 
 func newEnv(t testing.TB, driver keystore.Driver) *env {
 	e := &env{driver: driver, now: start}
-	e.Store = keystore.New(driver, keystore.Options{Now: e.clock})
+	e.Store = keystore.New(shared{driver}, keystore.Options{Now: e.clock})
 	t.Cleanup(func() {
 		if err := e.Store.Close(); err != nil {
 			t.Error(err)

@@ -1,0 +1,63 @@
+package migrations
+
+import (
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var fileName = regexp.MustCompile(`^(\d{5})_[a-z_]+\.sql$`)
+
+// numbers returns the numbers of a folder's steps, after checking each file.
+func numbers(t *testing.T, folder string) []string {
+	t.Helper()
+	entries, err := fs.ReadDir(files, folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, entry := range entries {
+		m := fileName.FindStringSubmatch(entry.Name())
+		if m == nil {
+			t.Errorf("%s/%s: the name is not a number and words", folder, entry.Name())
+			continue
+		}
+		all = append(all, m[1])
+		content, err := fs.ReadFile(files, folder+"/"+entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		up, down, found := strings.Cut(string(content), "-- +goose Down\n")
+		if !found || !strings.Contains(up, "-- +goose Up\n") || strings.TrimSpace(down) == "" {
+			t.Errorf("%s/%s cannot be done and undone", folder, entry.Name())
+		}
+	}
+	return all
+}
+
+func TestStepsAreNumberedWithoutGaps(t *testing.T) {
+	for i, number := range numbers(t, "sqlite") {
+		if want := fmt.Sprintf("%05d", i+1); number != want {
+			t.Errorf("step %d has the number %s, want %s", i+1, number, want)
+		}
+	}
+}
+
+func TestDialectsHaveTheSameSteps(t *testing.T) {
+	folders, err := fs.ReadDir(files, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := numbers(t, "sqlite")
+	if len(want) == 0 {
+		t.Fatal("there are no steps")
+	}
+	for _, folder := range folders {
+		if got := numbers(t, folder.Name()); !slices.Equal(got, want) {
+			t.Errorf("%s has the steps %v, want %v", folder.Name(), got, want)
+		}
+	}
+}
