@@ -14,6 +14,15 @@ const (
 	OpDataKey   Op = "datakey"
 	OpPublic    Op = "public"
 
+	OpReencrypt    Op = "reencrypt" // decrypts with one key, encrypts with another
+	OpWrap         Op = "wrap"
+	OpUnwrap       Op = "unwrap"
+	OpSharedSecret Op = "shared-secret"
+	OpDerive       Op = "derive"
+	OpEncapsulate  Op = "encapsulate"
+	OpDecapsulate  Op = "decapsulate"
+	OpCSR          Op = "csr"
+
 	OpCreateKey   Op = "create"
 	OpDescribeKey Op = "describe"
 	OpListKeys    Op = "list"
@@ -23,6 +32,16 @@ const (
 	OpDisableKey  Op = "disable"
 	OpDeleteKey   Op = "destroy" // schedule deletion
 	OpCancelDel   Op = "cancel-deletion"
+
+	OpEnableVersion  Op = "enable-version"
+	OpDisableVersion Op = "disable-version"
+	OpDestroyVersion Op = "destroy-version" // schedule destruction
+	OpCancelDestroy  Op = "cancel-destruction"
+	OpSetAlias       Op = "set-alias"
+	OpDeleteAlias    Op = "delete-alias"
+	OpListAliases    Op = "list-aliases"
+	OpImportKey      Op = "import"
+	OpImportParams   Op = "import-parameters"
 
 	OpRandom Op = "random"
 	OpDigest Op = "digest"
@@ -41,6 +60,14 @@ const (
 	OpRevokeCredential Op = "revoke-credential"
 	OpReadNodes        Op = "read-nodes"
 	OpReadQuota        Op = "read-quota"
+	OpApprove          Op = "approve"
+	OpReadApprovals    Op = "read-approvals"
+)
+
+// What the service's keeper does on its own account.
+const (
+	OpKeeperRotate  Op = "keeper-rotate"
+	OpKeeperDestroy Op = "keeper-destroy"
 )
 
 // OpClass groups operations for scopes.
@@ -54,6 +81,7 @@ const (
 	ClassCreate                 // creates and rotates
 	ClassManage                 // changes state and metadata
 	ClassDestroy                // ends in loss of material
+	ClassImport                 // takes material from outside
 )
 
 // OpInfo is an operation's row in the table of operations.
@@ -83,6 +111,15 @@ var ops = []OpInfo{
 	{Op: OpDataKey, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
 	{Op: OpPublic, Class: ClassRead, Family: "key", PerKey: true},
 
+	{Op: OpReencrypt, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
+	{Op: OpWrap, Class: ClassUse, Family: "key", Usage: UsageWrapUnwrap, PerKey: true},
+	{Op: OpUnwrap, Class: ClassUse, Family: "key", Usage: UsageWrapUnwrap, PerKey: true},
+	{Op: OpSharedSecret, Class: ClassUse, Family: "key", Usage: UsageKeyAgreement, PerKey: true},
+	{Op: OpDerive, Class: ClassUse, Family: "key", Usage: UsageDerive, PerKey: true},
+	{Op: OpEncapsulate, Class: ClassUse, Family: "key", Usage: UsageEncapsulateDecapsulate, PerKey: true},
+	{Op: OpDecapsulate, Class: ClassUse, Family: "key", Usage: UsageEncapsulateDecapsulate, PerKey: true},
+	{Op: OpCSR, Class: ClassUse, Family: "key", Usage: UsageSignVerify, PerKey: true},
+
 	{Op: OpCreateKey, Class: ClassCreate, Family: "key", Changes: true},
 	{Op: OpDescribeKey, Class: ClassRead, Family: "key", PerKey: true},
 	{Op: OpListKeys, Class: ClassRead, Family: "key"},
@@ -92,6 +129,16 @@ var ops = []OpInfo{
 	{Op: OpDisableKey, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
 	{Op: OpDeleteKey, Class: ClassDestroy, Family: "key", Changes: true, PerKey: true},
 	{Op: OpCancelDel, Class: ClassDestroy, Family: "key", Changes: true, PerKey: true},
+
+	{Op: OpEnableVersion, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
+	{Op: OpDisableVersion, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
+	{Op: OpDestroyVersion, Class: ClassDestroy, Family: "key", Changes: true, PerKey: true},
+	{Op: OpCancelDestroy, Class: ClassDestroy, Family: "key", Changes: true, PerKey: true},
+	{Op: OpSetAlias, Class: ClassManage, Family: "key", Changes: true, PerKey: true},
+	{Op: OpDeleteAlias, Class: ClassManage, Family: "key", Changes: true},
+	{Op: OpListAliases, Class: ClassRead, Family: "key"},
+	{Op: OpImportKey, Class: ClassImport, Family: "key", Changes: true},
+	{Op: OpImportParams, Class: ClassImport, Family: "key"},
 
 	{Op: OpRandom, Class: ClassUse, Family: "key"},
 	{Op: OpDigest, Class: ClassUse, Family: "key"},
@@ -107,6 +154,10 @@ var ops = []OpInfo{
 	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true},
 	{Op: OpRevokeCredential, Class: ClassDestroy, Family: "tenant", Changes: true},
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
+	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
+	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
+	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true},
+	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true},
 }
 
 var opIndex = func() map[Op]*OpInfo {

@@ -39,6 +39,11 @@ const (
 	UsageSignVerify        Usage = "SIGN_VERIFY"
 	UsageEncryptDecrypt    Usage = "ENCRYPT_DECRYPT"
 	UsageGenerateVerifyMAC Usage = "GENERATE_VERIFY_MAC"
+
+	UsageKeyAgreement           Usage = "KEY_AGREEMENT"
+	UsageDerive                 Usage = "DERIVE"
+	UsageWrapUnwrap             Usage = "WRAP_UNWRAP"
+	UsageEncapsulateDecapsulate Usage = "ENCAPSULATE_DECAPSULATE"
 )
 
 // Protection says where a key's material exists in the clear.
