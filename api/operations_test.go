@@ -49,7 +49,11 @@ func (w *world) everyInput(t *testing.T) {
 		key := "/v1/keys/" + w.key(w.acme, spec, "", "")
 		for name, input := range inputs() {
 			t.Run("encrypt "+string(spec)+" "+name, func(t *testing.T) {
-				for _, aad := range [][]byte{nil, {}, []byte("aad")} {
+				aads := [][]byte{nil, {}, []byte("aad")}
+				if len(input) > 1 {
+					aads = aads[2:] // once is enough for what is large
+				}
+				for _, aad := range aads {
 					fields := map[string]any{"plaintext": encode(input)}
 					if aad != nil {
 						fields["aad"] = encode(aad)
@@ -301,7 +305,9 @@ func (w *world) life(t *testing.T) {
 	for token := ""; ; {
 		a := w.must(200, "GET", "/v1/keys?page_size=1&page_token="+strings.ReplaceAll(token, "/", "%2F"), w.acme.token, "")
 		for _, k := range a.fields["keys"].([]any) {
-			seen++
+			if strings.HasPrefix(k.(map[string]any)["name"].(string), "payments/") {
+				seen++
+			}
 			if k.(map[string]any)["versions"] != nil {
 				t.Errorf("a list shows versions: %s", a.body)
 			}
@@ -312,7 +318,7 @@ func (w *world) life(t *testing.T) {
 		token = a.text("next_page_token")
 	}
 	if seen != 2 {
-		t.Errorf("the pages hold %d keys", seen)
+		t.Errorf("the pages hold %d of the two keys", seen)
 	}
 }
 

@@ -58,7 +58,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.Algorithm]():       algorithms(),
 	reflect.TypeFor[kms.Protection]():      values(kms.ProtectionHSM, kms.ProtectionSealed),
 	reflect.TypeFor[kms.KeyState]():        values(kms.KeyEnabled, kms.KeyDisabled, kms.KeyPendingDeletion),
-	reflect.TypeFor[kms.VersionState]():    values(kms.VersionEnabled, kms.VersionDisabled),
+	reflect.TypeFor[kms.VersionState]():    values(kms.VersionEnabled, kms.VersionDisabled, kms.VersionPendingDestruction, kms.VersionDestroyed),
 	reflect.TypeFor[kms.Tier]():            values(kms.Tiers()...),
 	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended),
 	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),

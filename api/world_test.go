@@ -83,13 +83,13 @@ func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*a
 	t.Helper()
 	m := newMemory(t)
 	clock := time.Now
-	system, pepper, err := kms.Bootstrap(context.Background(), kms.BootstrapConfig{
+	system, secrets, err := kms.Bootstrap(context.Background(), kms.BootstrapConfig{
 		Tenants: m, Secrets: m, Device: device{m}, Clock: clock,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	operator, err := kms.FirstCredential(context.Background(), m, pepper, clock, kms.FirstCredentialInput{
+	operator, err := kms.FirstCredential(context.Background(), m, secrets.Pepper, clock, kms.FirstCredentialInput{
 		Tenant: system, Name: "operator", Scopes: []string{"operator:admin", "tenant:admin", "key:*"},
 	})
 	if err != nil {
@@ -100,9 +100,9 @@ func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*a
 	config := api.Config{
 		Service: kms.NewService(kms.Config{
 			Keys: m, Tenants: m, Credentials: m, Quota: m, Scheduler: scheduler, Device: device{m}, Journal: m,
-			Pepper: pepper, Observer: m, Log: log, Clock: clock,
+			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),
-		Authenticator: kms.NewAuthenticator(m, m, pepper, clock),
+		Authenticator: kms.NewAuthenticator(m, m, secrets.Pepper, clock),
 		Log:           log, Clock: clock, Registerer: w.metrics, Version: "test",
 	}
 	for _, change := range changes {
@@ -119,7 +119,13 @@ func (w *world) start(h http.Handler, log *slog.Logger) {
 	server.Config = api.NewHTTPServer(h, log)
 	server.Start()
 	w.t.Cleanup(server.Close)
-	w.url, w.client, w.handler = server.URL, server.Client(), h
+	w.attach(server.URL, server.Client(), h)
+}
+
+// attach makes the tenants on a running server.
+func (w *world) attach(url string, client *http.Client, h http.Handler) {
+	w.t.Helper()
+	w.url, w.client, w.handler = url, client, h
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	w.document = loadDocument(w.t, w.raw(http.MethodGet, "/openapi.json", "", nil, nil).body)
 	w.acme, w.rival = w.newTenant("acme"), w.newTenant("rival")

@@ -1,0 +1,30 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+)
+
+// TestWholeService runs what needs no injected fault on the real parts:
+// SoftHSM tokens, SQLite, scheduler, quota and journal.
+func TestWholeService(t *testing.T) {
+	wiretest.Require(t)
+	service := wiretest.Start(t, t.TempDir())
+	w := &world{t: t, operator: service.Operator}
+	w.attach(service.URL, service.Client(), service.Handler)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"foreign and missing objects look the same", w.foreignAndMissing},
+		{"bad input costs no HSM call", w.badInput},
+		{"every operation takes empty and large inputs", w.everyInput},
+		{"every failure of a decryption is the same", w.decryptionFailures},
+		{"rotated key encrypts anew and decrypts the old", w.rotation},
+		{"key lives its life", w.life},
+		{"public key has one value in four forms", w.publicKeys},
+	} {
+		t.Run(c.name, c.test)
+	}
+}
