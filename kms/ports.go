@@ -165,6 +165,7 @@ type AdmitRequest struct {
 	Principal *Principal
 	Op        Op
 	Spec      Spec      // "" for operations on no key
+	Source    Spec      // re-encryption: of the key that decrypts
 	Key       uuid.UUID // zero for operations on no key
 	Bytes     int       // plaintext, ciphertext or message given
 	Urgency   Urgency

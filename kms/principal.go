@@ -68,7 +68,8 @@ const MaxScopes = 64
 //
 // Families are key, tenant, operator, project, usage and audit. Operations
 // are the names of the Op constants of the family, "*" or, for keys,
-// "manage"; tenant and operator know "admin" and operator "auditor"; project
+// "manage", "destroy" (schedule and cancel the end of keys and versions) and
+// "import"; tenant and operator know "admin" and operator "auditor"; project
 // knows only "*". In a glob "*" matches any run of characters, "/" included.
 func ParseScopes(scopes []string) (Scopes, error) {
 	if len(scopes) == 0 || len(scopes) > MaxScopes {
@@ -218,6 +219,10 @@ func (s Scopes) allow(info *OpInfo, name string) bool {
 			ok = true
 		case "auditor", "read":
 			ok = info.Class == ClassRead
+		case "destroy":
+			ok = info.Class == ClassDestroy
+		case "import":
+			ok = info.Class == ClassImport
 		default:
 			ok = sc.operation == string(info.Op)
 		}

@@ -32,18 +32,21 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 		{"one operation on other names", acme, []string{"key:sign:invoices-*"}, nil},
 		{"all key operations but destruction and management", acme, []string{"key:*"}, []kms.Op{
 			kms.OpEncrypt, kms.OpDecrypt, kms.OpSign, kms.OpVerify, kms.OpMAC, kms.OpVerifyMAC, kms.OpDataKey, kms.OpPublic,
-			kms.OpCreateKey, kms.OpDescribeKey, kms.OpListKeys, kms.OpRotateKey, kms.OpRandom, kms.OpDigest}},
+			kms.OpReencrypt, kms.OpWrap, kms.OpUnwrap, kms.OpSharedSecret, kms.OpDerive, kms.OpEncapsulate, kms.OpDecapsulate, kms.OpCSR,
+			kms.OpCreateKey, kms.OpDescribeKey, kms.OpListKeys, kms.OpRotateKey, kms.OpListAliases, kms.OpRandom, kms.OpDigest}},
 		{"management but no use", acme, []string{"key:manage"}, []kms.Op{
 			kms.OpPublic, kms.OpCreateKey, kms.OpDescribeKey, kms.OpListKeys, kms.OpUpdateKey, kms.OpRotateKey,
-			kms.OpEnableKey, kms.OpDisableKey}},
-		{"destruction is its own", acme, []string{"key:destroy"}, []kms.Op{kms.OpDeleteKey}},
+			kms.OpEnableKey, kms.OpDisableKey, kms.OpEnableVersion, kms.OpDisableVersion,
+			kms.OpSetAlias, kms.OpDeleteAlias, kms.OpListAliases}},
+		{"import is its own", acme, []string{"key:import"}, []kms.Op{kms.OpImportKey, kms.OpImportParams}},
+		{"destruction is its own", acme, []string{"key:destroy"}, []kms.Op{kms.OpDeleteKey, kms.OpCancelDel, kms.OpDestroyVersion, kms.OpCancelDestroy}},
 		{"tenant administration", acme, []string{"tenant:admin"}, []kms.Op{
 			kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
 			kms.OpRotateCredential, kms.OpRevokeCredential}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
-			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpReadNodes}},
-		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes}},
+			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpReadNodes, kms.OpApprove, kms.OpReadApprovals}},
+		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadApprovals}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

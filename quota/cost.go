@@ -36,11 +36,11 @@ const (
 // symmetric specs have one price in both columns of use.
 func columnOf(op kms.Op) column {
 	switch op {
-	case kms.OpSign, kms.OpDecrypt, kms.OpMAC, opAgree, opDecapsulate:
+	case kms.OpSign, kms.OpCSR, kms.OpDecrypt, kms.OpMAC, kms.OpUnwrap, kms.OpSharedSecret, kms.OpDerive, kms.OpDecapsulate:
 		return private
-	case kms.OpVerify, kms.OpEncrypt, kms.OpVerifyMAC, kms.OpDataKey, opEncapsulate:
+	case kms.OpVerify, kms.OpEncrypt, kms.OpReencrypt, kms.OpVerifyMAC, kms.OpDataKey, kms.OpWrap, kms.OpEncapsulate:
 		return public
-	case kms.OpCreateKey, kms.OpRotateKey:
+	case kms.OpCreateKey, kms.OpRotateKey, kms.OpKeeperRotate:
 		return generate
 	}
 	return noColumn

@@ -41,7 +41,7 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 		{"HMAC_384", mac, 1},
 		{"HMAC_512", mac, 1},
 		{"HMAC_SM3", mac, 1},
-		{"SM2", append(uses(12, 4, 30), price{"decrypt", 14}, price{"agree", 12}, price{"encrypt", 4}, price{"datakey", 4}), 5},
+		{"SM2", append(uses(12, 4, 30), price{"decrypt", 14}, price{"shared-secret", 12}, price{"encrypt", 4}, price{"datakey", 4}), 5},
 		{"ECC_NIST_P256", uses(10, 3, 25), 5},
 		{"ECC_SECG_P256K1", uses(10, 3, 25), 5},
 		{"ECC_NIST_EDWARDS25519", uses(10, 3, 25), 5},
@@ -158,7 +158,7 @@ func TestSizeSurcharge(t *testing.T) {
 
 func TestPriceIsTotalAndGrowsWithSize(t *testing.T) {
 	table := DefaultCostTable()
-	ops := []kms.Op{"", "never heard of", opAgree, opSecretUnchanged}
+	ops := []kms.Op{"", "never heard of", opSecretUnchanged}
 	for _, op := range kms.Ops() {
 		ops = append(ops, op.Op)
 	}

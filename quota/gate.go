@@ -66,6 +66,9 @@ func (g *Gate) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 		Tenant:    r.Principal.Tenant.ID,
 		Cost:      g.costs.Price(r.Op, r.Spec, r.Bytes),
 	}
+	if r.Source != "" {
+		reservation.Cost += g.costs.Price(kms.OpDecrypt, r.Source, r.Bytes)
+	}
 	s := g.shardOf(reservation.Tenant)
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,10 +9,6 @@ import (
 // Operations and specs that have a price although the route does not offer
 // them yet, so that the list is whole and a version of it stays one.
 const (
-	opAgree       kms.Op = "agree"
-	opEncapsulate kms.Op = "encapsulate"
-	opDecapsulate kms.Op = "decapsulate"
-
 	opSecretFetch     kms.Op = "secret-fetch"     // one item
 	opSecretUnchanged kms.Op = "secret-unchanged" // one item that the client has already
 
@@ -105,7 +101,11 @@ var pricedOperations = map[kms.Op]kms.Credits{
 	kms.OpReadNodes:      credits(1),
 	kms.OpReadQuota:      credits(1),
 
-	kms.OpListKeys: credits(2),
+	kms.OpReadApprovals: credits(1),
+	kms.OpImportParams:  credits(1),
+
+	kms.OpListKeys:    credits(2),
+	kms.OpListAliases: credits(2),
 
 	// Other management.
 	kms.OpUpdateKey:        credits(5),
@@ -113,6 +113,15 @@ var pricedOperations = map[kms.Op]kms.Credits{
 	kms.OpDisableKey:       credits(5),
 	kms.OpDeleteKey:        credits(5),
 	kms.OpCancelDel:        credits(5),
+	kms.OpEnableVersion:    credits(5),
+	kms.OpDisableVersion:   credits(5),
+	kms.OpDestroyVersion:   credits(5),
+	kms.OpCancelDestroy:    credits(5),
+	kms.OpSetAlias:         credits(5),
+	kms.OpDeleteAlias:      credits(5),
+	kms.OpImportKey:        credits(5),
+	kms.OpApprove:          credits(5),
+	kms.OpKeeperDestroy:    credits(5),
 	kms.OpCreateTenant:     credits(5),
 	kms.OpUpdateTenant:     credits(5),
 	kms.OpCreateProject:    credits(5),
