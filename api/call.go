@@ -77,7 +77,6 @@ func (s *Server) run(x *exchange, r *http.Request, objects []string) {
 			// It reached no verb: the journal has no entry of it yet.
 			err = s.service.Refuse(x.context, &x.ticket, x.route.Op, err)
 		}
-		x.Header().Del("Location")
 		s.fail(x, err)
 		return
 	}

@@ -13,10 +13,14 @@ import (
 type appender interface {
 	// appendTo writes the members of the object, those of Charge excepted.
 	appendTo(*writer)
-	// secret returns what is to be wiped once it was written, nil for none.
-	secret() []byte
+	// payload returns the bytes that the answer is made of, and those of them
+	// that are to be wiped once they were written; either may be nil.
+	payload() (public, secret []byte)
 	charged() *Charge
 }
+
+// memberRoom is what names and scalars of an answer fit in.
+const memberRoom = 512
 
 // encode writes an answer into a buffer, which the caller releases.
 func (c *call) encode(out any) (*buffer, error) {
@@ -24,12 +28,13 @@ func (c *call) encode(out any) (*buffer, error) {
 		return c.raw, nil
 	}
 	if a, ok := out.(appender); ok {
-		w := &writer{newBuffer(smallBuffer)}
+		public, secret := a.payload()
+		w := &writer{newBuffer(base64.StdEncoding.EncodedLen(len(public)+len(secret)) + memberRoom)}
 		w.raw("{")
 		a.appendTo(w)
 		w.charge(a.charged())
 		w.raw("}")
-		clear(a.secret())
+		clear(secret)
 		return w.b, nil
 	}
 	b := newBuffer(smallBuffer)
@@ -168,7 +173,12 @@ func (r *DigestResponse) appendTo(w *writer) {
 	w.text("algorithm", string(r.Algorithm))
 }
 
-func (*Charge) secret() []byte            { return nil }
-func (r *DecryptResponse) secret() []byte { return r.Plaintext }
-func (r *DataKeyResponse) secret() []byte { return r.Plaintext }
-func (r *RandomResponse) secret() []byte  { return r.Random }
+func (*Charge) payload() (public, secret []byte)                   { return nil, nil }
+func (r *EncryptResponse) payload() (public, secret []byte)        { return r.Ciphertext, nil }
+func (r *DecryptResponse) payload() (public, secret []byte)        { return nil, r.Plaintext }
+func (r *SignResponse) payload() (public, secret []byte)           { return r.Signature, nil }
+func (r *MACResponse) payload() (public, secret []byte)            { return r.MAC, nil }
+func (r *DataKeyResponse) payload() (public, secret []byte)        { return r.Ciphertext, r.Plaintext }
+func (r *WrappedDataKeyResponse) payload() (public, secret []byte) { return r.Ciphertext, nil }
+func (r *RandomResponse) payload() (public, secret []byte)         { return nil, r.Random }
+func (r *DigestResponse) payload() (public, secret []byte)         { return r.Digest, nil }

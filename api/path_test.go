@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/kms"
 )
 
@@ -115,6 +116,23 @@ func TestNoSpellingOfAPathReachesAnotherRoute(t *testing.T) {
 				t.Errorf("%d, reached %q, want %q", status, reached, c.key)
 			}
 		})
+	}
+}
+
+// TestPathWithOneSegmentMoreIsAnotherPath would find a route whose path ends
+// in an object: echo lets such a parameter swallow further segments.
+func TestPathWithOneSegmentMoreIsAnotherPath(t *testing.T) {
+	w := newWorld(t)
+	for _, r := range api.Routes() {
+		path := paths(&r, missing)[0] + "/extra"
+		if a := w.raw(r.Method, path, w.operator, nil, nil); a.status != 404 && a.status != 405 || a.fields["detail"] == "no such object" {
+			t.Errorf("%s %s: %d %s", r.Method, path, a.status, a.body)
+		}
+	}
+	for _, e := range w.outcomes() {
+		if e.Outcome == kms.KindNotFound.String() {
+			t.Errorf("%s was reached", e.Op)
+		}
 	}
 }
 

@@ -124,12 +124,7 @@ func (s *Server) abort(x *exchange, p any) {
 // mount registers a route with the router.
 func (s *Server) mount(route *Route) {
 	path := strings.NewReplacer("{", ":", "}", "").Replace(route.Path)
-	segments := strings.Count(path, "/")
 	s.echo.Add(route.Method, path, func(c echo.Context) error {
-		// A parameter at the end of a path may swallow further segments.
-		if strings.Count(echo.GetPath(c.Request()), "/") != segments {
-			return s.refuse(c, errNoRoute)
-		}
 		x := c.Response().Writer.(*exchange)
 		x.route = route
 		s.run(x, c.Request(), c.ParamValues())
