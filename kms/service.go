@@ -67,10 +67,20 @@ type task struct {
 	// store reads or changes stored state after the device step; a change that
 	// was begun is finished even when the client leaves. nil: none.
 	store func(ctx context.Context, t *Ticket) error
+	// then is a second device step, with nodes of its own, after execute.
+	then *deviceStep
 	// spec prices operations on a key that does not exist yet.
 	spec Spec
+	// source is the key that a re-encryption decrypts with.
+	source *Key
 	// allowed overrides Principal.Allowed, for acts on another tenant.
 	allowed func(t *Ticket) bool
+}
+
+// deviceStep is work for a slot: see task.nodes and task.execute.
+type deviceStep struct {
+	nodes   func(t *Ticket) ([]NodeID, error)
+	execute func(ctx context.Context, t *Ticket, node NodeID) error
 }
 
 // Time limits of a request's steps.
@@ -137,7 +147,12 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 		}
 	}
 	if k.nodes != nil {
-		if err := s.dispatch(ctx, t, k); err != nil {
+		if err := s.dispatch(ctx, t, deviceStep{k.nodes, k.execute}); err != nil {
+			return err
+		}
+	}
+	if k.then != nil {
+		if err := s.dispatch(ctx, t, *k.then); err != nil {
 			return err
 		}
 	}
@@ -178,6 +193,9 @@ func (s *Service) admit(t *Ticket, k *task) error {
 	if t.Key != nil {
 		r.Spec, r.Key = t.Key.Spec, t.Key.ID
 	}
+	if k.source != nil {
+		r.Source = k.source.Spec
+	}
 	reservation, err := s.quota.Admit(&r)
 	if err != nil {
 		return err
@@ -188,7 +206,7 @@ func (s *Service) admit(t *Ticket, k *task) error {
 
 // dispatch waits for a slot and runs the device step there; when the node
 // fails it goes on to the next one.
-func (s *Service) dispatch(ctx context.Context, t *Ticket, k *task) error {
+func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	nodes, err := k.nodes(t)
 	if err != nil {
 		return err
@@ -198,7 +216,7 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k *task) error {
 		flow.MaxWait = min(flow.MaxWait, t.Deadline.Sub(s.clock()))
 	}
 	work := context.WithoutCancel(ctx)
-	for {
+	for tried := 1; ; tried++ {
 		var execErr error
 		wait, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
 			t.Node, t.ran = node, true
@@ -209,7 +227,7 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k *task) error {
 		if err != nil {
 			return err
 		}
-		if KindOf(execErr) != KindHSMUnavailable || t.Attempts >= maxNodeAttempts {
+		if KindOf(execErr) != KindHSMUnavailable || tried >= maxNodeAttempts {
 			return execErr
 		}
 		failed := t.Node
