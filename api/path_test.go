@@ -125,6 +125,9 @@ func TestPathWithOneSegmentMoreIsAnotherPath(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range api.Routes() {
 		path := paths(&r, missing)[0] + "/extra"
+		if other, _ := matchRoute(r.Method, path); other != nil {
+			continue // "extra" is an object of it
+		}
 		if a := w.raw(r.Method, path, w.operator, nil, nil); a.status != 404 && a.status != 405 || a.fields["detail"] == "no such object" {
 			t.Errorf("%s %s: %d %s", r.Method, path, a.status, a.body)
 		}
