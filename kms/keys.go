@@ -192,13 +192,17 @@ func (s *Service) protection(tenant *Tenant, spec Spec, asked Protection) (Prote
 
 // RotateKey gives a key a new version, which becomes the primary one.
 func (s *Service) RotateKey(ctx context.Context, t *Ticket, ref string) (*Key, error) {
+	return s.rotate(ctx, t, OpRotateKey, ref, nil)
+}
+
+func (s *Service) rotate(ctx context.Context, t *Ticket, op Op, ref string, allowed func(*Ticket) bool) (*Key, error) {
 	var version *Version
 	var rotated *Key
 	err := s.run(ctx, t, &task{
-		op: OpRotateKey, ref: ref,
+		op: op, ref: ref, allowed: allowed,
 		prepare: func(t *Ticket) error {
-			if t.Key.State != KeyEnabled {
-				return usable(t.Key, OpRotateKey)
+			if err := usable(t.Key, op); err != nil {
+				return err
 			}
 			last := t.Key.Versions[len(t.Key.Versions)-1]
 			version = &Version{ID: newID(), Number: last.Number + 1, State: VersionEnabled}

@@ -15,6 +15,10 @@ type Service struct {
 	keys        Keys
 	tenants     Tenants
 	credentials Credentials
+	lifecycle   KeyLifecycle
+	aliases     Aliases
+	nonces      *nonceMeter
+	rotations   chan DueKey
 	quota       Quota
 	scheduler   Scheduler
 	device      Device
@@ -30,6 +34,8 @@ type Config struct {
 	Keys        Keys
 	Tenants     Tenants
 	Credentials Credentials
+	Lifecycle   KeyLifecycle
+	Aliases     Aliases
 	Quota       Quota
 	Scheduler   Scheduler
 	Device      Device
@@ -44,6 +50,8 @@ type Config struct {
 func NewService(c Config) *Service {
 	return &Service{
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
+		lifecycle: c.Lifecycle, aliases: c.Aliases,
+		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 	}
