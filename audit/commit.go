@@ -1,0 +1,182 @@
+package audit
+
+import (
+	"time"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+const (
+	// maxBatchBytes bounds one write, and so what a crash can leave
+	// unfinished; a thousand entries share a sync well enough.
+	maxBatchBytes = 1 << 20
+	// keptRecord is the capacity in bytes of a waiter's buffer that is worth
+	// keeping; ordinary entries take a third of it.
+	keptRecord = 2 << 10
+)
+
+// waiter is an entry on its way to the disk. Waiters are pooled: until it is
+// enqueued and after done is read it is its request's, between them the
+// writing goroutine's.
+type waiter struct {
+	record []byte // frame and payload
+	phase  kms.Phase
+	// change tells whether the entry may use the reserve.
+	change bool
+	err    error
+	done   chan error // capacity 1
+}
+
+// waiter encodes e.
+func (l *Log) waiter(e *kms.Entry) *waiter {
+	w := l.waiters.Get().(*waiter)
+	if w.record == nil {
+		w.record = make([]byte, frameSize, keptRecord)
+	}
+	w.record = appendEntry(w.record[:frameSize], e)
+	sealFrame(w.record)
+	w.phase = e.Phase
+	w.change = isChange(e)
+	w.err = nil
+	return w
+}
+
+func (l *Log) recycle(w *waiter) {
+	if cap(w.record) > keptRecord {
+		w.record = nil
+	}
+	l.waiters.Put(w)
+}
+
+// isChange tells whether e records a state change. One that was refused
+// before it began is none: a flood of those must not use up the reserve.
+func isChange(e *kms.Entry) bool {
+	info := e.Op.Info()
+	return info != nil && info.Changes && !isRefusal(e)
+}
+
+// run is the writing goroutine: it ends after Close, and after a failure that
+// the log must not survive.
+func (l *Log) run() {
+	defer close(l.stopped)
+	tick := time.NewTicker(floodWindow)
+	defer tick.Stop()
+	var spare []*waiter
+	for {
+		ticked := false
+		select {
+		case <-l.wake:
+		case <-tick.C:
+			ticked = true
+		}
+		batch, closing := l.take(spare)
+		if err := l.write(batch); err != nil {
+			return
+		}
+		clear(batch)
+		spare = batch
+		if ticked || closing {
+			if err := l.writeFlood(); err != nil {
+				return
+			}
+		}
+		if closing {
+			return
+		}
+		if ticked {
+			if err := l.writer.rotateIfDue(0); err != nil {
+				l.fail(err, nil)
+				return
+			}
+		}
+	}
+}
+
+// take takes all that is pending, leaving spare in its place, and tells
+// whether nothing more will come.
+func (l *Log) take(spare []*waiter) (batch []*waiter, closing bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch, l.pending = l.pending, spare[:0]
+	l.metrics.backlog.Set(float64(l.backlog))
+	return batch, l.closed
+}
+
+// write commits the batch and answers its requests. An error has stopped the
+// log.
+func (l *Log) write(batch []*waiter) error {
+	for len(batch) > 0 {
+		n := fitting(batch)
+		if err := l.writer.commit(batch[:n]); err != nil {
+			l.fail(err, batch)
+			return err
+		}
+		l.mu.Lock()
+		l.head = l.writer.head
+		l.backlog -= n
+		l.mu.Unlock()
+		for _, w := range batch[:n] {
+			w.done <- w.err
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// fitting returns how many of the waiters, one at least, go into one write.
+func fitting(batch []*waiter) int {
+	size := 0
+	for i, w := range batch {
+		if size += len(w.record) + hashSize; size > maxBatchBytes && i > 0 {
+			return i
+		}
+	}
+	return len(batch)
+}
+
+// writeFlood commits what the flood counted; what cannot be written goes back
+// to it. An error has stopped the log.
+func (l *Log) writeFlood() error {
+	entries := l.flood.drain()
+	batch := make([]*waiter, len(entries))
+	for i, e := range entries {
+		batch[i] = l.waiter(e)
+	}
+	var refused []*kms.Entry
+	for len(batch) > 0 {
+		n := fitting(batch)
+		if err := l.writer.commit(batch[:n]); err != nil {
+			l.fail(err, nil)
+			return err
+		}
+		for i, w := range batch[:n] {
+			if w.err != nil {
+				refused = append(refused, entries[i])
+			}
+			l.recycle(w)
+		}
+		batch, entries = batch[n:], entries[n:]
+	}
+	l.mu.Lock()
+	l.head = l.writer.head
+	l.mu.Unlock()
+	l.flood.restore(refused)
+	return nil
+}
+
+// fail stops the log: batch, what is pending and every later Record get err.
+func (l *Log) fail(err error, batch []*waiter) {
+	l.flood.close()
+	failure := kms.Wrap(kms.KindAuditUnavailable, err, "the journal has stopped")
+	l.mu.Lock()
+	l.failure = failure
+	rest := l.pending
+	l.pending, l.backlog = nil, 0
+	l.mu.Unlock()
+	l.metrics.failed(causeStop, len(batch)+len(rest))
+	for _, waiters := range [][]*waiter{batch, rest} {
+		for _, w := range waiters {
+			w.done <- failure
+		}
+	}
+}

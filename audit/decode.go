@@ -1,0 +1,243 @@
+package audit
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+var errPayload = errors.New("the payload is not an entry in its one encoding")
+
+// parseEntry reads a payload. It accepts exactly what appendEntry makes: a
+// payload in any other spelling is not the log's.
+func parseEntry(payload []byte) (*kms.Entry, error) {
+	p := parser{rest: payload}
+	e := new(kms.Entry)
+	p.expect(`{"t":`)
+	e.Time = p.time()
+	e.Phase = kms.Phase(p.text("p"))
+	e.RequestID = p.id("id")
+	e.ClientRequestID = p.text("cid")
+	e.TraceID = p.text("tr")
+	e.Tenant = p.id("tn")
+	e.Project = p.text("pr")
+	e.Credential = p.id("cr")
+	e.Subject = p.text("sub")
+	e.Component = p.text("cmp")
+	e.Op = kms.Op(p.text("op"))
+	e.Key = p.id("key")
+	e.KeyName = p.text("kn")
+	e.Version = uint32(p.int("ver"))
+	e.Spec = kms.Spec(p.text("spec"))
+	e.Algorithm = kms.Algorithm(p.text("alg"))
+	e.Protection = kms.Protection(p.text("prot"))
+	e.Resource = p.text("res")
+	e.Bytes = int(p.int("len"))
+	e.Node = kms.NodeID(p.text("node"))
+	e.Cost = kms.Credits(p.int("cost"))
+	e.Charged = kms.Credits(p.int("chg"))
+	e.Settlement = kms.SettlementState(p.text("set"))
+	e.Wait = time.Duration(p.int("wait"))
+	e.SlotTime = time.Duration(p.int("slot"))
+	e.Total = time.Duration(p.int("tot"))
+	e.Outcome = p.text("out")
+	e.Reasons = p.reasons()
+	e.Address = p.address()
+	e.UserAgent = p.text("ua")
+	e.Count = uint32(p.int("n"))
+	p.expect("}")
+	// What the parser was lenient about (an explicit zero, a number too large
+	// for its field, an escape too many) does not survive the way back.
+	if p.failed || len(p.rest) > 0 || !bytes.Equal(appendEntry(make([]byte, 0, len(payload)), e), payload) {
+		return nil, errPayload
+	}
+	return e, nil
+}
+
+// parser reads a payload from its front. After a failure it reads nothing
+// more.
+type parser struct {
+	rest   []byte
+	failed bool
+}
+
+func (p *parser) fail() {
+	p.failed, p.rest = true, nil
+}
+
+// expect consumes s, or fails.
+func (p *parser) expect(s string) {
+	if !p.accept(s) {
+		p.fail()
+	}
+}
+
+// accept consumes s if it comes next.
+func (p *parser) accept(s string) bool {
+	if len(p.rest) < len(s) || string(p.rest[:len(s)]) != s {
+		return false
+	}
+	p.rest = p.rest[len(s):]
+	return true
+}
+
+// field consumes the name of the field if it comes next.
+func (p *parser) field(name string) bool {
+	n := len(name)
+	if len(p.rest) < n+4 || p.rest[0] != ',' || p.rest[1] != '"' ||
+		string(p.rest[2:2+n]) != name || p.rest[2+n] != '"' || p.rest[3+n] != ':' {
+		return false
+	}
+	p.rest = p.rest[n+4:]
+	return true
+}
+
+func (p *parser) int(name string) int64 {
+	if !p.field(name) {
+		return 0
+	}
+	end := 0
+	for end < len(p.rest) && (p.rest[end] == '-' || '0' <= p.rest[end] && p.rest[end] <= '9') {
+		end++
+	}
+	n, err := strconv.ParseInt(string(p.rest[:end]), 10, 64)
+	if err != nil {
+		p.fail()
+		return 0
+	}
+	p.rest = p.rest[end:]
+	return n
+}
+
+func (p *parser) time() time.Time {
+	t, err := time.Parse(time.RFC3339Nano, p.quoted())
+	if err != nil {
+		p.fail()
+	}
+	return t
+}
+
+func (p *parser) id(name string) uuid.UUID {
+	if !p.field(name) {
+		return uuid.UUID{}
+	}
+	id, err := uuid.Parse(p.quoted())
+	if err != nil {
+		p.fail()
+	}
+	return id
+}
+
+func (p *parser) address() netip.Addr {
+	if !p.field("ip") {
+		return netip.Addr{}
+	}
+	a, err := netip.ParseAddr(p.quoted())
+	if err != nil {
+		p.fail()
+	}
+	return a
+}
+
+func (p *parser) reasons() []kms.Reason {
+	if !p.field("why") {
+		return nil
+	}
+	p.expect("[")
+	var reasons []kms.Reason
+	for !p.failed {
+		p.expect(`{"c":`)
+		reasons = append(reasons, kms.Reason{
+			Code:    p.quoted(),
+			Limit:   p.int("l"),
+			Need:    p.int("n"),
+			Have:    p.int("h"),
+			RetryIn: time.Duration(p.int("r")),
+		})
+		p.expect("}")
+		if p.accept("]") {
+			break
+		}
+		p.expect(",")
+	}
+	return reasons
+}
+
+func (p *parser) text(name string) string {
+	if !p.field(name) {
+		return ""
+	}
+	return p.quoted()
+}
+
+// quoted consumes a JSON string of printable ASCII.
+func (p *parser) quoted() string {
+	p.expect(`"`)
+	plainEnd := 0
+	for plainEnd < len(p.rest) && plain(p.rest[plainEnd]) {
+		plainEnd++
+	}
+	if plainEnd < len(p.rest) && p.rest[plainEnd] == '"' {
+		s := string(p.rest[:plainEnd])
+		p.rest = p.rest[plainEnd+1:]
+		return s
+	}
+	var s strings.Builder
+	for !p.failed {
+		switch {
+		case p.accept(`"`):
+			return s.String()
+		case p.accept(`\u`):
+			s.WriteRune(p.escape())
+		case p.accept(`\`):
+			if len(p.rest) == 0 {
+				p.fail()
+				break
+			}
+			s.WriteByte(p.rest[0])
+			p.rest = p.rest[1:]
+		case len(p.rest) > 0 && plain(p.rest[0]):
+			s.WriteByte(p.rest[0])
+			p.rest = p.rest[1:]
+		default:
+			p.fail()
+		}
+	}
+	return ""
+}
+
+// escape consumes the digits of a \u escape, and those of the other half of a
+// surrogate pair. A half alone becomes U+FFFD, which is not its spelling.
+func (p *parser) escape() rune {
+	r := p.hex()
+	if !utf16.IsSurrogate(r) {
+		return r
+	}
+	if !p.accept(`\u`) {
+		return utf8.RuneError
+	}
+	return utf16.DecodeRune(r, p.hex())
+}
+
+func (p *parser) hex() rune {
+	const width = 4
+	if len(p.rest) < width {
+		p.fail()
+		return 0
+	}
+	n, err := strconv.ParseUint(string(p.rest[:width]), 16, 16)
+	if err != nil {
+		p.fail()
+		return 0
+	}
+	p.rest = p.rest[width:]
+	return rune(n)
+}

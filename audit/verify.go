@@ -1,0 +1,177 @@
+package audit
+
+import (
+	"errors"
+	"io"
+)
+
+const (
+	// maxFaults ends a verification: a journal with so many is not looked
+	// into one by one.
+	maxFaults = 100
+	// maxBadRun is the number of bad records in a row after which the rest of
+	// a segment is not read: two that changed places make three, more is a
+	// sequence that shifted.
+	maxBadRun = 4
+)
+
+// VerifyOptions says what a journal is measured by. The zero value expects a
+// journal from its first record on and an end that is whole.
+type VerifyOptions struct {
+	// Start is the last record before those in the folder, where older
+	// segments were taken away.
+	Start Head
+	// Head, if not zero, is a record that the journal must have had: only
+	// against it a tail that was cut off or computed anew shows.
+	Head Head
+	// TornTail accepts an incomplete last record, as a log that is running or
+	// has crashed leaves.
+	TornTail bool
+}
+
+// Report is what Verify found.
+type Report struct {
+	Segments int
+	Entries  uint64 // that verified
+	Head     Head   // the last record, as it stands in its file
+	// Faults are the places that do not verify, in order, 100 at most.
+	Faults []*CorruptError
+}
+
+// Verify reads the journal in dir and checks every checksum, chain hash,
+// sequence, entry and link between segments. After a fault it goes on at the
+// next record that fits what stands in the file, so that each altered place
+// is named; where nothing fits any more it goes on with the next segment.
+// The error is the first fault, or what kept the journal from being read.
+func Verify(dir string, o VerifyOptions) (Report, error) {
+	names, err := listSegments(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	v := verifier{dir: dir, options: o, fits: true}
+	v.report.Head = o.Start
+	for i, name := range names {
+		if len(v.report.Faults) >= maxFaults {
+			break
+		}
+		if err := v.segment(name, i == len(names)-1); err != nil {
+			return v.report, err
+		}
+	}
+	v.finish(names)
+	if len(v.report.Faults) > 0 {
+		return v.report, v.report.Faults[0]
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	dir     string
+	options VerifyOptions
+	report  Report
+	node    string // of the segments so far
+	// fits says that the segment so far was read to its end, so that the next
+	// one can be measured by it.
+	fits bool
+	end  int64 // of the last segment
+}
+
+func (v *verifier) fault(f *CorruptError) {
+	if len(v.report.Faults) < maxFaults {
+		v.report.Faults = append(v.report.Faults, f)
+	}
+}
+
+// segment verifies one segment. An error keeps it from being read.
+func (v *verifier) segment(name string, last bool) error {
+	v.report.Segments++
+	r, err := openSegment(v.dir, name)
+	if corrupt, ok := errors.AsType[*CorruptError](err); ok {
+		v.fault(corrupt)
+		v.fits = false
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	v.enter(r)
+	bad := 0 // records in a row
+	for bad < maxBadRun {
+		rec, err := r.next()
+		if err == io.EOF {
+			break
+		}
+		corrupt, ok := errors.AsType[*CorruptError](err)
+		if err != nil && !ok {
+			return err
+		}
+		if ok && (corrupt.Fault == FaultIncomplete || corrupt.Fault == FaultLength) {
+			if corrupt.Fault == FaultLength || !last || !v.options.TornTail {
+				v.fault(corrupt)
+				v.fits = false
+			}
+			break
+		}
+		if !ok {
+			corrupt = v.content(r, rec)
+		}
+		if corrupt != nil {
+			v.fault(corrupt)
+			bad++
+			continue
+		}
+		v.report.Entries++
+		bad = 0
+	}
+	if bad == maxBadRun {
+		v.fits = false
+	}
+	v.report.Head = r.head()
+	v.end = r.offset
+	return nil
+}
+
+// enter checks that the segment continues the one before.
+func (v *verifier) enter(r *segmentReader) {
+	if v.node == "" {
+		v.node = r.header.node
+	}
+	if r.header.node != v.node {
+		v.fault(r.corrupt(0, r.header.first, FaultHeader))
+	}
+	if v.fits {
+		if corrupt, ok := errors.AsType[*CorruptError](r.continues(v.report.Head)); ok {
+			v.fault(corrupt)
+		}
+	}
+	v.fits = true
+}
+
+// content checks what the chain cannot: that the payload is an entry and that
+// the record is the one that was noted.
+func (v *verifier) content(r *segmentReader, rec record) *CorruptError {
+	at := rec.position
+	if _, err := parseEntry(rec.payload); err != nil {
+		return r.corrupt(at.Offset, at.Sequence, FaultPayload)
+	}
+	if at.Sequence == v.options.Head.Sequence && at.Head != v.options.Head {
+		return r.corrupt(at.Offset, at.Sequence, FaultHead)
+	}
+	return nil
+}
+
+// finish checks that the noted record is not before or beyond the journal.
+func (v *verifier) finish(names []string) {
+	want := v.options.Head
+	if want.Sequence <= v.options.Start.Sequence && want != v.options.Start && want != (Head{}) {
+		v.fault(&CorruptError{Sequence: want.Sequence, Fault: FaultMissing})
+	}
+	if v.report.Head.Sequence < want.Sequence {
+		last := ""
+		if len(names) > 0 {
+			last = names[len(names)-1]
+		}
+		v.fault(&CorruptError{Segment: last, Offset: v.end, Sequence: v.report.Head.Sequence + 1, Fault: FaultTail})
+	}
+}
