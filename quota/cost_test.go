@@ -17,7 +17,7 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 		credits float64
 	}
 	uses := func(sign, verify, generate float64) []price {
-		return []price{{"sign", sign}, {"verify", verify}, {"create", generate}, {"rotate", generate}}
+		return []price{{"sign", sign}, {"csr", sign}, {"verify", verify}, {"create", generate}, {"rotate", generate}}
 	}
 	symmetric := []price{{"encrypt", 1}, {"decrypt", 1}, {"datakey", 1}, {"create", 5}, {"rotate", 5}}
 	mac := []price{{"mac", 1}, {"verify-mac", 1}, {"create", 5}, {"rotate", 5}}
@@ -72,6 +72,9 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 			{"random", 1}, {"digest", 1},
 			{"secret-fetch", 1}, {"secret-unchanged", 0},
 			{"public", 1}, {"describe", 1}, {"list", 2},
+			{"list-aliases", 2}, {"read-approvals", 1}, {"import-parameters", 1},
+			{"enable-version", 5}, {"disable-version", 5}, {"destroy-version", 5}, {"cancel-destruction", 5},
+			{"set-alias", 5}, {"delete-alias", 5}, {"import", 5}, {"approve", 5},
 			{"update", 5}, {"enable", 5}, {"disable", 5}, {"destroy", 5}, {"cancel-deletion", 5},
 			{"create-tenant", 5}, {"update-tenant", 5}, {"create-project", 5},
 			{"create-credential", 5}, {"rotate-credential", 5}, {"revoke-credential", 5},

@@ -18,7 +18,8 @@
 // operation apart; and else the default of 8 credits, so that every operation
 // has a price, one that the table has never heard of included.
 //
-// A price above MaxPrice is MaxPrice.
+// A price above MaxPrice is MaxPrice. Re-encryption is priced as an encryption
+// with the one key and a decryption with the other.
 //
 // # Reservations
 //

@@ -43,6 +43,17 @@ func TestReservationCarriesIdTenantAndPrice(t *testing.T) {
 	}
 }
 
+func TestReencryptionPaysForBothKeys(t *testing.T) {
+	g := NewGate(DefaultCostTable())
+	r, err := g.Admit(&kms.AdmitRequest{
+		RequestID: uuid.NewV7(), Principal: principal(uuid.NewV7()),
+		Op: kms.OpReencrypt, Source: kms.SpecRSA2048, Spec: kms.SpecSM2, Bytes: 200,
+	})
+	if want := 24 * kms.Credit; err != nil || r.Cost != want { // decrypt 20, encrypt 4
+		t.Errorf("reserved %d µcr, %v, want %d", r.Cost, err, want)
+	}
+}
+
 func TestSettlementCharges(t *testing.T) {
 	const cost = 12 * kms.Credit // SM2 signature
 	tests := []struct {
