@@ -83,12 +83,16 @@ func TestAnErrorEndsAList(t *testing.T) {
 				fmt.Fprint(w, second.body)
 			})
 			var errs []error
+			yielded := 0
 			for k, err := range c.ListKeys(t.Context(), client.ListKeysInput{}) {
 				if (k == nil) != (err != nil) {
 					t.Errorf("yielded %v with %v", k, err)
 				}
 				if err != nil {
 					errs = append(errs, err)
+				}
+				if yielded++; yielded == 10 {
+					t.Fatal("the list has no end")
 				}
 			}
 			if len(errs) != 1 || !errors.Is(errs[0], second.want) {

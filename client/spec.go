@@ -36,6 +36,11 @@ const (
 	UsageSignVerify        Usage = "SIGN_VERIFY"
 	UsageEncryptDecrypt    Usage = "ENCRYPT_DECRYPT"
 	UsageGenerateVerifyMAC Usage = "GENERATE_VERIFY_MAC"
+
+	UsageKeyAgreement           Usage = "KEY_AGREEMENT"
+	UsageDerive                 Usage = "DERIVE"
+	UsageWrapUnwrap             Usage = "WRAP_UNWRAP"
+	UsageEncapsulateDecapsulate Usage = "ENCAPSULATE_DECAPSULATE"
 )
 
 // Protection says where a key's material exists in the clear.
@@ -66,6 +71,12 @@ type VersionState string
 const (
 	VersionEnabled  VersionState = "ENABLED"
 	VersionDisabled VersionState = "DISABLED"
+	// VersionPendingDestruction versions cannot be used; at their date the
+	// material is erased.
+	VersionPendingDestruction VersionState = "PENDING_DESTRUCTION"
+	// VersionDestroyed versions have no material any more; their public half
+	// stays.
+	VersionDestroyed VersionState = "DESTROYED"
 )
 
 // Algorithm names one way of using a key.
