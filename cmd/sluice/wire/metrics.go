@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -14,6 +16,18 @@ type observer struct {
 	slot     *prometheus.HistogramVec
 	wait     prometheus.Histogram
 	credits  *prometheus.CounterVec
+
+	// What nearly every request reports, looked up once: labels are found by
+	// hashing, which costs as much as the rest of the observation.
+	byOp   map[kms.Op]opMetrics
+	byNode sync.Map // :: kms.NodeID → prometheus.Observer
+}
+
+// opMetrics are the metrics of the successful requests of an operation.
+type opMetrics struct {
+	ok      prometheus.Counter
+	total   prometheus.Observer
+	credits prometheus.Counter
 }
 
 // latencyBuckets, in seconds, run from a warm symmetric call (tens of
@@ -34,25 +48,46 @@ func newObserver(r prometheus.Registerer) *observer {
 			Help: "Credits charged, by operation."}, []string{"op"}),
 	}
 	r.MustRegister(o.requests, o.total, o.slot, o.wait, o.credits)
+	o.byOp = make(map[kms.Op]opMetrics, len(kms.Ops()))
+	for _, info := range kms.Ops() {
+		op := string(info.Op)
+		o.byOp[info.Op] = opMetrics{o.requests.WithLabelValues(op, outcomeOK), o.total.WithLabelValues(op), o.credits.WithLabelValues(op)}
+	}
 	return o
 }
 
-// Request implements kms.Observer.
+// outcomeOK is the outcome of a request that succeeded.
+const outcomeOK = "ok"
+
+// Request implements kms.Observer. A ticket's operation is always one of the
+// table's, so that the labels stay a closed set.
 func (o *observer) Request(t *kms.Ticket, err error) {
-	op := string(t.Op)
-	outcome := "ok"
-	if err != nil {
-		outcome = kms.KindOf(err).String()
+	m, ok := o.byOp[t.Op]
+	if !ok {
+		return
 	}
-	o.requests.WithLabelValues(op, outcome).Inc()
-	o.total.WithLabelValues(op).Observe(t.Elapsed.Seconds())
+	if err == nil {
+		m.ok.Inc()
+	} else {
+		o.requests.WithLabelValues(string(t.Op), kms.KindOf(err).String()).Inc()
+	}
+	m.total.Observe(t.Elapsed.Seconds())
 	if t.Attempts > 0 {
-		o.slot.WithLabelValues(string(t.Node)).Observe(t.SlotTime.Seconds())
+		o.node(t.Node).Observe(t.SlotTime.Seconds())
 		o.wait.Observe(t.Wait.Seconds())
 	}
 	if t.Settled.Charged > 0 {
-		o.credits.WithLabelValues(op).Add(float64(t.Settled.Charged) / float64(kms.Credit))
+		m.credits.Add(float64(t.Settled.Charged) / float64(kms.Credit))
 	}
+}
+
+func (o *observer) node(id kms.NodeID) prometheus.Observer {
+	if n, ok := o.byNode.Load(id); ok {
+		return n.(prometheus.Observer)
+	}
+	n := o.slot.WithLabelValues(string(id))
+	o.byNode.Store(id, n)
+	return n
 }
 
 // pool reports the nodes of the device when it is scraped.
