@@ -403,6 +403,7 @@ func (d *Device) translate(n *node, verb kms.Verb, err error) error {
 		}
 	case ClassStaleObject, ClassSession, ClassCapacity:
 		// Retried or passing: another node may do better, this one stays.
+		n.noteError(err)
 	default:
 		n.markDown(err)
 	}

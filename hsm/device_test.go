@@ -355,8 +355,8 @@ func TestBadCiphertextsDoNotTripANode(t *testing.T) {
 	wg.Wait()
 	useKey(t, p, "node-1", k, k.Versions[0], kms.AlgAESGCM)
 	for _, n := range p.Status() {
-		if n.State != "up" || n.Epoch != 1 {
-			t.Errorf("node %s is %s in epoch %d", n.ID, n.State, n.Epoch)
+		if n.State != "up" || n.Epoch != 1 || n.Errors != 0 || n.LastError != "" {
+			t.Errorf("node %s is %s in epoch %d with %d errors (%s): bad ciphertexts are their sender's", n.ID, n.State, n.Epoch, n.Errors, n.LastError)
 		}
 	}
 }

@@ -101,36 +101,24 @@ func (n *node) offers(f kms.Family) bool {
 func (n *node) call(c *Call) (time.Duration, error) {
 	n.operations.Add(1)
 	a := n.crew.do(request{call: c, limit: callLimit})
-	if a.err != nil {
-		n.noteError(a.err)
-	}
 	return a.elapsed, a.err
 }
 
 // load runs a step of loading a key, beside the slots.
 func (n *node) load(call *Call, task func() error) error {
 	a := n.loaders.do(request{call: call, task: task, limit: callLimit})
-	if a.err != nil {
-		n.noteError(a.err)
-	}
 	return a.err
 }
 
 // generate runs a key generation, beside slots and loads.
 func (n *node) generate(task func() error) error {
 	a := n.makers.do(request{task: task, limit: generateLimit})
-	if a.err != nil {
-		n.noteError(a.err)
-	}
 	return a.err
 }
 
-// noteError remembers an error of the module for operators. Request errors
-// are the clients' and count for nobody.
+// noteError remembers an error that was the module's own for operators; what
+// an input caused counts for nobody.
 func (n *node) noteError(err error) {
-	if c := ClassOf(err); c == ClassRequest || c == ClassUnsupported {
-		return
-	}
 	n.errors.Add(1)
 	text := err.Error()
 	n.lastErr.Store(&text)
@@ -155,6 +143,7 @@ func (n *node) healthy() bool {
 
 // markDown takes the node out of service until its canary succeeds.
 func (n *node) markDown(cause error) {
+	n.noteError(cause)
 	if !n.down.Swap(true) {
 		n.log.Error("node is down", slog.String("node", string(n.id)), slog.Any("error", cause))
 	}

@@ -43,6 +43,7 @@ Start one on this machine with "sluice dev", then, in another terminal:
 		SilenceErrors: true,
 		Version:       version(),
 	}
+	root.SetFlagErrorFunc(cli.UsageError)
 	root.AddCommand(newDev(), newServer(), newAudit())
 	for _, c := range cli.Commands(version()) {
 		if c.Name() == "hsm" {
