@@ -55,6 +55,12 @@
 // Changes made by another process reach the cache through Store.Invalidate.
 // As long as nothing calls it for them, only one process may write.
 //
+// # What it never does
+//
+// It sees no key material and no secret in the clear: blobs are sealed by the
+// device, credentials are hashes. It decides no permission. And it does not
+// notice when a row was replaced by another valid one: rows carry no MAC.
+//
 // # Locks
 //
 // A shard's mutex and the mutex of the load gate are leaves: neither is held

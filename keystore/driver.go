@@ -26,10 +26,10 @@ var (
 // write is one transaction, durable when the method returns nil. All methods
 // are safe for concurrent use.
 //
-// The updates write the whole record, whose Revision is the new one, if the
-// stored revision is one less, and give ErrStale otherwise. Lists return up to
-// Limit rows that come after the position in the byte order of names, which is
-// the order of the result.
+// The updates write all of the record that can change, with its Revision as
+// the new one, if the stored revision is one less, and give ErrStale otherwise.
+// Lists return up to Limit rows that come after the position in the byte order
+// of names, which is the order of the result.
 type Driver interface {
 	TenantDriver
 	KeyDriver

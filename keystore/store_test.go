@@ -3,12 +3,15 @@ package keystore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 	"uuid"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -227,6 +230,168 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 		}
 	}
 	return values
+}
+
+// tenantsDriver has one key and its tenant, whose revision a test sets.
+type tenantsDriver struct {
+	fakeDriver
+	revision atomic.Int64
+}
+
+func textOf(s string) Text         { return Text{String: s, Valid: true} }
+func integer(i int64) Integer      { return Integer{Int64: i, Valid: true} }
+func bytesOf(b []byte) Bytes       { return Bytes{Bytes: b, Valid: true} }
+func (d *tenantsDriver) id() Bytes { return bytesOf(make([]byte, 16)) }
+
+func (d *tenantsDriver) Tenant(context.Context, TenantParams) (*TenantRow, error) {
+	return &TenantRow{ID: d.id(), Name: textOf("tenant"), Tier: textOf("gold"), State: textOf("ACTIVE"), AllowSealed: integer(0),
+		SealingID: d.id(), SealingDomain: d.id(), SealingGeneration: integer(1), SealingWrapped: bytesOf([]byte{1}),
+		Created: integer(1), Revision: integer(d.revision.Load())}, nil
+}
+
+func (d *tenantsDriver) Key(context.Context, KeyParams) (*KeyRow, error) {
+	return &KeyRow{ID: d.id(), Project: textOf("default"), Name: textOf("key"), Spec: textOf("AES_256"),
+		Usage: textOf("ENCRYPT_DECRYPT"), Protection: textOf("HSM"), State: textOf("ENABLED"), Description: Text{Valid: true},
+		Tags: textOf("{}"), Created: integer(1), DeletionDate: Integer{Null: true}, DeletionProtection: integer(0),
+		PrimaryVersion: integer(1), HighestVersion: integer(1), Revision: integer(1),
+		Versions: []VersionRow{{ID: d.id(), Number: integer(1), State: textOf("ENABLED"), Created: integer(1),
+			PublicKey: Bytes{Null: true}, Blob: bytesOf([]byte{1})}}}, nil
+}
+
+// TestTenantChangeReachesKeysAtOnce changes a tenant as fast as it can while
+// others bind a key to it: an order of dropping the tenant and beginning the
+// epoch other than the right one leaves an old tenant in a new epoch.
+func TestTenantChangeReachesKeysAtOnce(t *testing.T) {
+	const changes = 20_000
+	d := &tenantsDriver{}
+	d.revision.Store(1)
+	s := New(d, Options{})
+	defer s.Close()
+	tenant, key := uuid.Nil(), uuid.Nil().String()
+	done := make(chan struct{})
+	var others sync.WaitGroup
+	for range 3 {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := s.Lookup(t.Context(), tenant, key); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for revision := uint64(2); revision <= changes; revision++ {
+		d.revision.Store(int64(revision))
+		s.Invalidate(ObjectTenant, tenant, tenant)
+		if k, err := s.Lookup(t.Context(), tenant, key); err != nil || k.Tenant.Revision != revision {
+			t.Errorf("after the change to revision %d: %+v, %v", revision, k.Tenant, err)
+			break
+		}
+	}
+	close(done)
+	others.Wait()
+}
+
+// noNamesDriver knows no name.
+type noNamesDriver struct{ fakeDriver }
+
+func (noNamesDriver) KeyID(context.Context, KeyIDParams) (Bytes, error) { return Bytes{}, ErrMissing }
+func (noNamesDriver) TenantID(context.Context, TenantIDParams) (Bytes, error) {
+	return Bytes{}, ErrMissing
+}
+
+func TestCachedNamesKeepNoRequestAlive(t *testing.T) {
+	s := New(noNamesDriver{}, Options{})
+	defer s.Close()
+	request := strings.Repeat("a", 1<<20)
+	ref := request[:10]
+	if _, err := s.Lookup(t.Context(), uuid.Nil(), ref); err != kms.ErrNotFound {
+		t.Fatal(err)
+	}
+	if _, err := s.TenantByRef(t.Context(), ref); err != kms.ErrNotFound {
+		t.Fatal(err)
+	}
+	found := 0
+	for k := range s.keyNames.shard(keyName{uuid.Nil(), ref}).absences {
+		found++
+		if unsafe.StringData(k.name) == unsafe.StringData(ref) {
+			t.Error("the name of a key is a part of the request")
+		}
+	}
+	for name := range s.tenantNames.shard(ref).absences {
+		found++
+		if unsafe.StringData(name) == unsafe.StringData(ref) {
+			t.Error("the name of a tenant is a part of the request")
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d names are remembered, want 2", found)
+	}
+}
+
+// slowDriver answers that there is no such key when it is told to.
+type slowDriver struct {
+	fakeDriver
+	answer  chan struct{}
+	loading sync.Map // of tenants, *atomic.Int32
+}
+
+func (d *slowDriver) load(tenant uuid.UUID) error {
+	n, _ := d.loading.LoadOrStore(tenant, new(atomic.Int32))
+	n.(*atomic.Int32).Add(1)
+	<-d.answer
+	return ErrMissing
+}
+
+func (d *slowDriver) loads(tenant uuid.UUID) int {
+	n, ok := d.loading.Load(tenant)
+	if !ok {
+		return 0
+	}
+	return int(n.(*atomic.Int32).Load())
+}
+
+func (d *slowDriver) KeyID(_ context.Context, p KeyIDParams) (Bytes, error) {
+	return Bytes{}, d.load(p.Tenant)
+}
+
+func (d *slowDriver) Key(_ context.Context, p KeyParams) (*KeyRow, error) {
+	return nil, d.load(p.Tenant)
+}
+
+func TestGuessingOccupiesAPartOfTheDatabaseOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &slowDriver{answer: make(chan struct{})}
+		s := New(d, Options{})
+		defer s.Close()
+		guesser, other := uuid.NewV7(), uuid.NewV7()
+		var group sync.WaitGroup
+		lookup := func(tenant uuid.UUID, ref string) {
+			group.Go(func() {
+				if _, err := s.Lookup(t.Context(), tenant, ref); err != kms.ErrNotFound {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		for i := range 50 {
+			lookup(guesser, fmt.Sprint("guess-", i))
+			lookup(guesser, uuid.NewV7().String())
+		}
+		synctest.Wait()
+		lookup(other, "name")
+		lookup(other, uuid.NewV7().String())
+		synctest.Wait()
+		if d.loads(guesser) != maxTenantLoads || d.loads(other) != 2 {
+			t.Errorf("%d loads for who guesses and %d for another tenant, want %d and 2", d.loads(guesser), d.loads(other), maxTenantLoads)
+		}
+		close(d.answer)
+		group.Wait()
+	})
 }
 
 // closingDriver fails to close.

@@ -6,19 +6,27 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// SystemSecrets implements kms.SystemSecrets. Unlike other objects the
-// versions of a secret fail together: to run with a part of the peppers would
-// refuse valid credentials.
+// SystemSecrets implements kms.SystemSecrets. Damaged versions are reported to
+// the log and left out, so that the service starts and works as far as the
+// others reach. When all are damaged that is an error: the caller must not
+// believe that there is none yet.
 func (s *Store) SystemSecrets(ctx context.Context, name string) ([]kms.SystemSecret, error) {
 	rows, err := s.driver.SystemSecrets(ctx, SystemSecretsParams{Name: name})
 	if err != nil {
 		return nil, translate(err)
 	}
-	secrets := make([]kms.SystemSecret, len(rows))
-	for i, row := range rows {
-		if secrets[i], err = decodeSystemSecret(name, row); err != nil {
-			return nil, s.decoded(err)
+	var secrets []kms.SystemSecret
+	var damage error
+	for _, row := range rows {
+		secret, err := decodeSystemSecret(name, row)
+		if err != nil {
+			damage = s.decoded(err)
+			continue
 		}
+		secrets = append(secrets, secret)
+	}
+	if len(secrets) == 0 {
+		return nil, damage
 	}
 	return secrets, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"uuid"
@@ -60,8 +61,13 @@ func (w *watched) CredentialForAuthentication(ctx context.Context, p keystore.Cr
 
 // holdFirst makes the first read of a kind stop after it has its result,
 // until release is called; held is closed when it stops.
-func (w *watched) holdFirst(what string) (held <-chan struct{}, release func()) {
+func (w *watched) holdFirst(t *testing.T, what string) (held <-chan struct{}, release func()) {
 	stopped, resume := make(chan struct{}), make(chan struct{})
+	release = sync.OnceFunc(func() {
+		close(resume)
+		w.after.Store(nil)
+	})
+	t.Cleanup(release) // also when the test fails before
 	var met atomic.Bool
 	hold := func(read string) {
 		if read == what && met.CompareAndSwap(false, true) {
@@ -70,10 +76,7 @@ func (w *watched) holdFirst(what string) (held <-chan struct{}, release func()) 
 		}
 	}
 	w.after.Store(&hold)
-	return stopped, func() {
-		close(resume)
-		w.after.Store(nil)
-	}
+	return stopped, release
 }
 
 func testCache(t *testing.T, open func(*testing.T) keystore.Driver) {
@@ -147,18 +150,18 @@ func testAllocations(t *testing.T, e *env, tenant *kms.Tenant) {
 func testOlderLoad(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 	ctx := t.Context()
 	k := e.key(t, tenant, "older-load")
-	held, release := w.holdFirst("Key")
-	slow := make(chan *kms.Key)
+	held, release := w.holdFirst(t, "Key")
+	slow := make(chan *kms.Key, 1)
 	go func() {
 		got, _ := e.Lookup(ctx, tenant.ID, k.ID.String())
 		slow <- got
 	}()
 	<-held
 	state := kms.KeyDisabled
-	if _, err := e.UpdateKey(ctx, tenant.ID, k.ID, 1, kms.KeyChange{State: &state}); err != nil {
-		t.Fatal(err)
-	}
-	if got := e.lookup(t, tenant.ID, "older-load"); got.Revision != 2 {
+	_, err := e.UpdateKey(ctx, tenant.ID, k.ID, 1, kms.KeyChange{State: &state})
+	if err != nil {
+		t.Error(err)
+	} else if got := e.lookup(t, tenant.ID, "older-load"); got.Revision != 2 {
 		t.Errorf("after the change: revision %d, want 2", got.Revision)
 	}
 	release()
@@ -173,8 +176,8 @@ func testOlderLoad(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 
 // testOlderAbsence: the same with a name that is not there yet.
 func testOlderAbsence(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
-	held, release := w.holdFirst("KeyID")
-	slow := make(chan error)
+	held, release := w.holdFirst(t, "KeyID")
+	slow := make(chan error, 1)
 	go func() {
 		_, err := e.Lookup(t.Context(), tenant.ID, "older-absence")
 		slow <- err
@@ -191,8 +194,8 @@ func testOlderAbsence(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 func testOlderCredential(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 	ctx := t.Context()
 	c := e.credential(t, tenant.ID, "older")
-	held, release := w.holdFirst("CredentialForAuthentication")
-	slow := make(chan error)
+	held, release := w.holdFirst(t, "CredentialForAuthentication")
+	slow := make(chan error, 1)
 	go func() {
 		_, err := e.CredentialForAuthentication(ctx, c.ID)
 		slow <- err
@@ -281,7 +284,8 @@ func testAbsence(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 		}
 		return w.reads.Load() - before
 	}
-	id := uuid.NewV7().String()
+	guessed := sampleKey(tenant, "guess")
+	id := guessed.ID.String()
 	for _, ref := range []string{"guess", id} {
 		if n := ask(ref); n != 1 {
 			t.Errorf("the first look-up of %q: %d database calls", ref, n)
@@ -303,8 +307,11 @@ func testAbsence(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 			t.Errorf("a look-up of what is no name: %d database calls", n)
 		}
 	}
-	e.key(t, tenant, "guess")
+	if err := e.CreateKey(ctx, guessed); err != nil {
+		t.Fatal(err)
+	}
 	e.lookup(t, tenant.ID, "guess")
+	e.lookup(t, tenant.ID, id)
 }
 
 func testFailure(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {

@@ -81,14 +81,7 @@ func testDamage(t *testing.T, open func(*testing.T) keystore.Driver) {
 			}
 		}
 	}
-	t.Run("SystemSecret", func(t *testing.T) {
-		if err := e.PutSystemSecret(t.Context(), kms.SystemSecret{Name: "pepper", Version: 1, Blob: []byte{1}, Created: start}); err != nil {
-			t.Fatal(err)
-		}
-		driver.(Damager).Damage(t, Damage{Table: "system_secrets", Column: "blob", Value: null, Key: "name", KeyValue: "pepper"})
-		_, err := e.SystemSecrets(t.Context(), "pepper")
-		wantDamage(t, "SystemSecrets", err, keystore.ObjectSystemSecret)
-	})
+	t.Run("SystemSecret", func(t *testing.T) { testDamagedSystemSecret(t, e) })
 	t.Run("IdempotencyRecord", func(t *testing.T) { testDamagedClaim(t, e) })
 
 	t.Run("StartsAndWorks", func(t *testing.T) {
@@ -181,6 +174,25 @@ func checkDamagedLists(t *testing.T, e *env, tenant uuid.UUID, object keystore.O
 			return namesOf(list, func(c *kms.Credential) string { return c.Name }), next, err
 		})
 	}
+}
+
+func testDamagedSystemSecret(t *testing.T, e *env) {
+	ctx := t.Context()
+	for version := uint32(1); version <= 2; version++ {
+		if err := e.PutSystemSecret(ctx, kms.SystemSecret{Name: "pepper", Version: version, Blob: []byte{1}, Created: start}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage := func(version int64) {
+		e.driver.(Damager).Damage(t, Damage{Table: "system_secrets", Column: "blob", Value: null, Key: "version", KeyValue: version})
+	}
+	damage(2)
+	if got, err := e.SystemSecrets(ctx, "pepper"); err != nil || len(got) != 1 || got[0].Version != 1 {
+		t.Errorf("SystemSecrets = %v, %v; want the version that is whole", got, err)
+	}
+	damage(1)
+	_, err := e.SystemSecrets(ctx, "pepper")
+	wantDamage(t, "SystemSecrets without a whole version", err, keystore.ObjectSystemSecret)
 }
 
 func testDamagedClaim(t *testing.T, e *env) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -158,9 +159,15 @@ func (e *env) credential(t testing.TB, tenant uuid.UUID, name string) *kms.Crede
 	return c
 }
 
+// patience is how long a look-up may wait for a load that the test holds back
+// and should not concern it.
+const patience = 30 * time.Second
+
 func (e *env) lookup(t testing.TB, tenant uuid.UUID, ref string) *kms.Key {
 	t.Helper()
-	k, err := e.Lookup(t.Context(), tenant, ref)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	k, err := e.Lookup(ctx, tenant, ref)
 	if err != nil {
 		t.Fatalf("looking up a key: %v", err)
 	}
