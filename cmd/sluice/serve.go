@@ -58,9 +58,10 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 	apiServer := api.NewHTTPServer(handler.Handler(), log)
 	opsServer := api.NewHTTPServer(app.Ops(), log)
 	opsServer.WriteTimeout = 0 // a CPU profile takes as long as it is asked to
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- apiServer.Serve(apiListener) }()
 	go func() { failed <- opsServer.Serve(opsListener) }()
+	go func() { failed <- app.Failed(ctx) }()
 	ready(apiListener.Addr(), opsListener.Addr())
 
 	select {
@@ -68,10 +69,6 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 		log.Info("shutting down")
 	case err = <-failed:
 		err = fmt.Errorf("serving: %w", err)
-	case <-app.Journal.Done():
-		// After a failed fsync nobody knows what is on the disk: the process
-		// must not go on, and the next start reads what is there.
-		err = fmt.Errorf("the journal has stopped: %w", app.Journal.Err())
 	}
 	end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()

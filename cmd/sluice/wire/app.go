@@ -32,6 +32,8 @@ type App struct {
 	Secrets       *kms.Secrets
 	Metrics       *prometheus.Registry
 
+	storeFailed <-chan struct{}
+
 	config *Config
 	log    *slog.Logger
 	closes []func() error // in order of opening
@@ -79,6 +81,7 @@ func (a *App) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.storeFailed = db.Failed()
 	a.Store = keystore.New(db, keystore.Options{Logger: a.log, Metrics: a.Metrics})
 	a.closes = append(a.closes, a.Store.Close)
 	return nil
@@ -151,6 +154,20 @@ func (a *App) FirstCredential(ctx context.Context, tenant *kms.Tenant, name stri
 func (a *App) operator() (*kms.Principal, error) {
 	scopes, err := kms.ParseScopes([]string{"operator:admin"})
 	return &kms.Principal{Tenant: a.System, Project: kms.DefaultProject, Component: "setup", Scopes: scopes}, err
+}
+
+// Failed waits for the end of ctx or for a failure after which the process must
+// not go on, which it returns: when an fsync failed, nobody knows what is on
+// the disk until the next start reads it.
+func (a *App) Failed(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.storeFailed:
+		return errors.New("the database could not be synced")
+	case <-a.Journal.Done():
+		return fmt.Errorf("the journal has stopped: %w", a.Journal.Err())
+	}
 }
 
 // Ready tells whether the service can answer requests now.
