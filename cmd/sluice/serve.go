@@ -61,7 +61,11 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 	failed := make(chan error, 3)
 	go func() { failed <- apiServer.Serve(apiListener) }()
 	go func() { failed <- opsServer.Serve(opsListener) }()
-	go func() { failed <- app.Failed(ctx) }()
+	go func() {
+		if err := app.Failed(ctx); err != nil {
+			failed <- err
+		}
+	}()
 	ready(apiListener.Addr(), opsListener.Addr())
 
 	select {
