@@ -223,6 +223,9 @@ func TestFloodInTheJournal(t *testing.T) {
 			mustRecord(t, l, refusal(1))
 		}
 		mustClose(t, l) // or at the end
+		if err := l.Record(t.Context(), refusal(1)); kms.KindOf(err) != kms.KindAuditUnavailable {
+			t.Errorf("a refusal after Close, which nothing will write, was answered with %v", err)
+		}
 		var counts []uint32
 		total := 0
 		for _, e := range readAll(t, c.Dir) {

@@ -8,7 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // closedJournal makes a journal of so many entries and returns its last
@@ -127,10 +130,17 @@ func TestHoleInTheLastWriteIsCut(t *testing.T) {
 // TestDamagedLastRecordIsNotTakenForTorn flips every bit of the last record:
 // none of that is a trace of a crash, so nothing may be cut off.
 func TestDamagedLastRecordIsNotTakenForTorn(t *testing.T) {
-	const entries = 4
+	const entries = 2
 	c := testConfig(t)
-	path, content, offsets := closedJournal(t, c, entries)
-	last := offsets[entries-1]
+	l := mustOpen(t, c)
+	mustRecord(t, l, testEntry(1), &kms.Entry{Phase: kms.PhaseOutcome, Op: kms.OpSign}) // short: there are many bits
+	mustClose(t, l)
+	path := filepath.Join(c.Dir, segmentName(1))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := recordOffsets(t, content)[entries-1]
 	for at := last; at < int64(len(content)); at++ {
 		for bit := range 8 {
 			damaged := slices.Clone(content)
@@ -140,6 +150,22 @@ func TestDamagedLastRecordIsNotTakenForTorn(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("bit %d of byte %d of the record", bit, at-last)
 			}
+		}
+	}
+}
+
+// TestLengthAlteredIntoTheHashIsNotTakenForTorn makes the bytes that follow
+// the payload, and that an altered length takes for more of it, look like
+// text.
+func TestLengthAlteredIntoTheHashIsNotTakenForTorn(t *testing.T) {
+	r := append(make([]byte, frameSize), `{"t":"2026-01-01T00:00:00Z"}`...)
+	sealFrame(r)
+	r = append(r, strings.Repeat("h", hashSize)...)
+	length := binary.BigEndian.Uint32(r)
+	for more := uint32(1); more <= hashSize; more++ {
+		binary.BigEndian.PutUint32(r, length+more)
+		if isTorn(r, headerSize) {
+			t.Errorf("with %d bytes more", more)
 		}
 	}
 }
