@@ -48,13 +48,21 @@ func recordUntilKilled(dir string) {
 	select {}
 }
 
+// crashRounds is the length of the crash loop; SLUICE_CHAOS=full asks for the
+// long one.
+func crashRounds() int {
+	if os.Getenv("SLUICE_CHAOS") == "full" {
+		return 200
+	}
+	return 10
+}
+
 func TestKillLosesNoAcknowledgedEntry(t *testing.T) {
-	const rounds = 10
 	dir := testConfig(t).Dir
 	acknowledged := make(map[int]bool)
-	for round := range rounds {
-		// Each round is killed at another moment.
-		for _, n := range killAfter(t, dir, 150+97*round) {
+	for round := range crashRounds() {
+		// Rounds are killed at different moments.
+		for _, n := range killAfter(t, dir, 150+97*(round%10)) {
 			acknowledged[n] = true
 		}
 	}

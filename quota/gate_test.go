@@ -160,9 +160,9 @@ func TestBooksBalance(t *testing.T) {
 			tenants[i][0] = byte(i)
 		}
 		type books struct {
-			requests                   uint64
-			reservedEver, charged, due kms.Credits
-			open                       map[uuid.UUID]kms.Reservation
+			requests              uint64
+			reservedEver, charged kms.Credits
+			open                  map[uuid.UUID]kms.Reservation
 		}
 		kept := make(map[uuid.UUID]*books)
 		for _, id := range tenants {
