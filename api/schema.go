@@ -20,8 +20,9 @@ import (
 //	api       "required": the field must be given (requests)
 //	doc       what it is, in words
 //	min, max  range of a number
-//	minlen, maxlen  length of a string in characters, of Bytes in bytes, of an
-//	          array in elements
+//	minlen    least length of a string in characters
+//	maxlen    greatest length of a string in characters, of Bytes in bytes, of
+//	          an array in elements
 //	example   an example, in JSON unless it is a string
 //
 // A bound is a number or the name of a row in bounds.
@@ -158,7 +159,6 @@ func (s *schemas) property(f reflect.StructField, request bool) node {
 			p["maxLength"] = base64.StdEncoding.EncodedLen(bound(text))
 		}
 	case f.Type.Kind() == reflect.Slice:
-		tag("minlen", "minItems")
 		tag("maxlen", "maxItems")
 	default:
 		tag("minlen", "minLength")

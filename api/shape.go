@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -66,8 +65,6 @@ func expectation(t reflect.Type) string {
 		return "a string of base64, with the standard alphabet and padding"
 	case reflect.TypeFor[time.Time]():
 		return "a string of an RFC 3339 time"
-	case reflect.TypeFor[uuid.UUID]():
-		return "a string of a UUID"
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
