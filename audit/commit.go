@@ -69,10 +69,15 @@ func (l *Log) run() {
 		case <-tick.C:
 			ticked = true
 		}
+		if !ticked {
+			l.gather()
+		}
 		batch, closing := l.take(spare)
+		started := time.Now()
 		if err := l.write(batch); err != nil {
 			return
 		}
+		l.pace.committed(len(batch), time.Since(started))
 		clear(batch)
 		spare = batch
 		if ticked || closing {
@@ -89,6 +94,20 @@ func (l *Log) run() {
 				return
 			}
 		}
+	}
+}
+
+// gather lets more entries come before a commit when the log is busy.
+func (l *Log) gather() {
+	d := l.pace.delay()
+	if d == 0 {
+		return
+	}
+	l.gatherer.Reset(d)
+	select {
+	case <-l.gatherer.C:
+	case <-l.closeSignal:
+		l.gatherer.Stop()
 	}
 }
 

@@ -97,7 +97,13 @@ type Log struct {
 	recovery Recovery
 	waiters  sync.Pool
 	wake     chan struct{} // capacity 1: something is pending, or Close was called
-	stopped  chan struct{}
+
+	// The writing goroutine's.
+	pace        pace
+	gatherer    *time.Timer
+	closeSignal chan struct{} // closed by Close
+
+	stopped chan struct{}
 
 	closing  sync.Once
 	closeErr error
@@ -148,6 +154,9 @@ func openOn(ctx context.Context, c Config, s storage) (*Log, error) {
 		wake:     make(chan struct{}, 1),
 		stopped:  make(chan struct{}),
 		head:     w.head,
+
+		gatherer:    newStoppedTimer(),
+		closeSignal: make(chan struct{}),
 	}
 	l.waiters.New = func() any { return &waiter{done: make(chan error, 1)} }
 	go l.run()
@@ -239,6 +248,7 @@ func (l *Log) Close() error {
 		l.mu.Lock()
 		l.closed = true
 		l.mu.Unlock()
+		close(l.closeSignal)
 		l.signal()
 		<-l.stopped
 		l.metrics.unregister(l.config.Registerer)

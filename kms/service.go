@@ -128,7 +128,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 			err = panicError(p)
 		}
 	}()
-	if k.ref != "" {
+	if k.op.Info().PerKey {
 		key, err := s.lookup(ctx, t.By, k.ref)
 		if err != nil {
 			return err
