@@ -156,8 +156,8 @@ var ops = []OpInfo{
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
-	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true},
-	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},
+	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true, PerKey: true},
 }
 
 var opIndex = func() map[Op]*OpInfo {
