@@ -46,7 +46,7 @@ func (x *exchange) template() string {
 	if x.route == nil {
 		return unmatched
 	}
-	return x.route.Method + " " + x.route.Path
+	return x.route.template()
 }
 
 // unmatched stands for every request that matches no route.

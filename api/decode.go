@@ -86,18 +86,26 @@ func decode(body []byte, sh *shape, in any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return kms.Errorf(kms.KindMalformed, "body: must be a JSON object of %s", sh.known)
 	}
-	if err := checkStructure(body); err != nil {
+	hasNull, err := checkStructure(body)
+	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(body, in, decodeOptions); err != nil {
+	options := decodeOptions
+	if hasNull {
+		options = refusingNull
+	}
+	if err := json.Unmarshal(body, in, options); err != nil {
 		return sh.describe(err)
 	}
 	return sh.checkRequired(in)
 }
 
-var decodeOptions = json.JoinOptions(
-	json.RejectUnknownMembers(true),
-	json.WithUnmarshalers(json.UnmarshalFromFunc(refuseNull)),
+var (
+	decodeOptions = json.RejectUnknownMembers(true)
+	// refusingNull looks at every value, which costs more than the rest of
+	// decoding a small body, so it is for bodies that hold a null only: it
+	// tells where.
+	refusingNull = json.JoinOptions(decodeOptions, json.WithUnmarshalers(json.UnmarshalFromFunc(refuseNull)))
 )
 
 // errNull refuses null. What is not given is left out: an absent field, an
@@ -112,9 +120,11 @@ func refuseNull(d *jsontext.Decoder, _ any) error {
 	return errors.ErrUnsupported // decode as usual
 }
 
-// checkStructure bounds nesting and number of members. It sees strings and
-// brackets only; whether the rest is JSON the decoder tells.
-func checkStructure(body []byte) error {
+// checkStructure bounds nesting and number of members, and tells whether there
+// may be a null. It sees strings and brackets only; whether the rest is JSON
+// the decoder tells, which refuses an "n" outside of strings that begins
+// anything but null.
+func checkStructure(body []byte) (hasNull bool, err error) {
 	depth, elements := 0, 0
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
@@ -122,17 +132,19 @@ func checkStructure(body []byte) error {
 			i = skipString(body, i)
 		case '{', '[':
 			if depth++; depth > maxDepth {
-				return kms.Errorf(kms.KindMalformed, "body: is nested deeper than %d levels at byte %d", maxDepth, i)
+				return false, kms.Errorf(kms.KindMalformed, "body: is nested deeper than %d levels at byte %d", maxDepth, i)
 			}
 		case '}', ']':
 			depth--
+		case 'n':
+			hasNull = true
 		case ',':
 			if elements++; elements >= maxElements {
-				return kms.Errorf(kms.KindMalformed, "body: has more than %d members and elements at byte %d", maxElements, i)
+				return false, kms.Errorf(kms.KindMalformed, "body: has more than %d members and elements at byte %d", maxElements, i)
 			}
 		}
 	}
-	return nil
+	return hasNull, nil
 }
 
 // skipString returns the index of the quote that ends the string which begins

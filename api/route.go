@@ -83,6 +83,9 @@ func define[Req, Resp any](r Route, handle func(*call, *Req) (*Resp, error)) Rou
 	return r
 }
 
+// template names the route in logs and metrics.
+func (r *Route) template() string { return r.Method + " " + r.Path }
+
 // Objects returns the kinds of the objects in the route's path, in order.
 func (r *Route) Objects() []Object {
 	var objects []Object

@@ -51,20 +51,21 @@ type Server struct {
 	metrics       *metrics
 	document      []byte
 	echo          *echo.Echo
-	allow         map[string]string // :: echo's path → the methods that it has
+	allow         map[string][]string // :: echo's path → the methods that it has
 }
 
 // New makes a Server. It panics when the registerer has its metrics already.
 func New(c Config) *Server {
 	s := &Server{
 		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
-		maxBody: c.MaxBody, proxies: c.TrustedProxies, metrics: newMetrics(c.Registerer),
-		echo: echo.New(), allow: make(map[string]string),
+		maxBody: c.MaxBody, proxies: c.TrustedProxies,
+		echo: echo.New(), allow: make(map[string][]string),
 	}
 	if s.maxBody == 0 {
 		s.maxBody = DefaultMaxBody
 	}
 	table := Routes()
+	s.metrics = newMetrics(c.Registerer, table)
 	s.document = buildDocument(table, c.Version)
 	// Nothing of ours asks echo for an address; should anything ever, it gets
 	// the one that the ticket has.
@@ -85,8 +86,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.openTicket(&x.ticket, r)
 	h := w.Header()
 	h.Set(headerRequestID, x.ticket.RequestID.String())
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
+	// In their canonical spelling, and shared: nobody changes a header's
+	// values in place.
+	h["Cache-Control"] = headerNoStore
+	h["X-Content-Type-Options"] = headerNoSniff
 	if r.TLS != nil {
 		h.Set("Strict-Transport-Security", hstsMaxAge)
 	}
@@ -110,6 +113,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.echo.ServeHTTP(x, r)
 }
 
+var (
+	headerNoStore = []string{"no-store"}
+	headerNoSniff = []string{"nosniff"}
+)
+
 var errNoRoute = kms.Errorf(kms.KindNotFound, "there is no such route")
 
 // abort ends a request whose answer cannot be trusted to be whole: the panic
@@ -130,11 +138,7 @@ func (s *Server) mount(route *Route) {
 		s.run(x, c.Request(), c.ParamValues())
 		return nil
 	})
-	methods := route.Method
-	if have := s.allow[path]; have != "" {
-		methods = have + ", " + methods
-	}
-	s.allow[path] = methods
+	s.allow[path] = append(s.allow[path], route.Method)
 }
 
 // refuseUnknown answers what the router has no route for: unknown paths, and
@@ -142,14 +146,14 @@ func (s *Server) mount(route *Route) {
 func (s *Server) refuseUnknown(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		allow := s.allow[c.Path()]
-		if allow == "" {
+		if allow == nil {
 			return s.refuse(c, errNoRoute)
 		}
-		if slices.Contains(strings.Split(allow, ", "), c.Request().Method) {
+		if slices.Contains(allow, c.Request().Method) {
 			return next(c)
 		}
 		x := c.Response().Writer.(*exchange)
-		x.Header().Set("Allow", allow)
+		x.Header().Set("Allow", strings.Join(allow, ", "))
 		x.writeProblem(Problem{Type: typeBlank, Title: http.StatusText(http.StatusMethodNotAllowed),
 			Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed})
 		return nil
