@@ -35,6 +35,20 @@ type CreateKeyInput struct {
 	Description        string
 	Tags               map[string]string
 	DeletionProtection bool
+	RotationPeriod     time.Duration // 0: none; MinRotation to MaxRotation
+}
+
+// Bounds of the time between scheduled rotations.
+const (
+	MinRotation = 24 * time.Hour
+	MaxRotation = 10 * 365 * 24 * time.Hour
+)
+
+func checkRotation(period time.Duration) error {
+	if period != 0 && (period < MinRotation || period > MaxRotation) {
+		return Errorf(KindInvalidArgument, "rotation_period: must be 0 for none, or 1 day to 10 years")
+	}
+	return nil
 }
 
 // CreateKey makes a key with its first version.
@@ -57,6 +71,9 @@ func (s *Service) CreateKey(ctx context.Context, t *Ticket, in CreateKeyInput) (
 		store: func(ctx context.Context, t *Ticket) error {
 			key.Created = s.clock()
 			version.Created = key.Created
+			if key.RotationPeriod > 0 {
+				key.NextRotation = key.Created.Add(key.RotationPeriod)
+			}
 			key.Versions = []*Version{version}
 			return s.keys.CreateKey(ctx, key)
 		},
@@ -84,6 +101,9 @@ func (s *Service) newKey(ctx context.Context, t *Ticket, in CreateKeyInput) (*Ke
 	if err := checkMetadata(&in.Description, in.Tags); err != nil {
 		return nil, err
 	}
+	if err := checkRotation(in.RotationPeriod); err != nil {
+		return nil, err
+	}
 	project, err := s.project(ctx, t.By, in.Project)
 	if err != nil {
 		return nil, err
@@ -96,7 +116,8 @@ func (s *Service) newKey(ctx context.Context, t *Ticket, in CreateKeyInput) (*Ke
 		ID: newID(), Tenant: t.By.Tenant, Project: project, Name: in.Name,
 		Spec: in.Spec, Usage: in.Usage, Protection: protection, State: KeyEnabled,
 		Description: in.Description, Tags: maps.Clone(in.Tags),
-		DeletionProtection: in.DeletionProtection, Primary: 1, Revision: 1,
+		DeletionProtection: in.DeletionProtection, RotationPeriod: in.RotationPeriod,
+		Origin: OriginGenerated, Primary: 1, Revision: 1,
 	}
 	if key.Name == "" {
 		key.Name = "key-" + key.ID.String()
@@ -320,6 +341,27 @@ func (s *Service) UpdateKey(ctx context.Context, t *Ticket, ref string, in Updat
 		}
 		return KeyChange{Description: in.Description, Tags: maps.Clone(in.Tags), DeletionProtection: in.DeletionProtection}, nil
 	})
+}
+
+// SetRotation schedules a key's rotations, the first one a period from now; 0
+// ends them.
+func (s *Service) SetRotation(ctx context.Context, t *Ticket, ref string, period time.Duration) (*Key, error) {
+	var changed *Key
+	err := s.run(ctx, t, &task{op: OpUpdateKey, ref: ref,
+		prepare: func(*Ticket) error { return checkRotation(period) },
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			var next time.Time
+			if period > 0 {
+				next = s.clock().Add(period)
+			}
+			changed, err = s.lifecycle.SetRotation(ctx, t.By.Tenant.ID, t.Key.ID, t.Key.Revision, period, next)
+			return concurrently(err)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return changed, nil
 }
 
 // EnableKey and DisableKey switch a key on and off; both are idempotent.

@@ -17,6 +17,7 @@ type Service struct {
 	credentials Credentials
 	lifecycle   KeyLifecycle
 	aliases     Aliases
+	idempotency Idempotency
 	nonces      *nonceMeter
 	rotations   chan DueKey
 	quota       Quota
@@ -36,6 +37,7 @@ type Config struct {
 	Credentials Credentials
 	Lifecycle   KeyLifecycle
 	Aliases     Aliases
+	Idempotency Idempotency
 	Quota       Quota
 	Scheduler   Scheduler
 	Device      Device
@@ -50,7 +52,7 @@ type Config struct {
 func NewService(c Config) *Service {
 	return &Service{
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
-		lifecycle: c.Lifecycle, aliases: c.Aliases,
+		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
@@ -81,6 +83,9 @@ type task struct {
 	spec Spec
 	// source is the key that a re-encryption decrypts with.
 	source *Key
+	// replay says that the change was made before: it is authorised, priced
+	// as a read and recorded, and nothing is done.
+	replay bool
 	// allowed overrides Principal.Allowed, for acts on another tenant.
 	allowed func(t *Ticket) bool
 }
@@ -93,9 +98,9 @@ type deviceStep struct {
 
 // Time limits of a request's steps.
 const (
-	// commitTimeout bounds the store's part of a state change: the client may
+	// storeTimeout bounds the store's part of a state change: the client may
 	// have left, but the change must not hang for ever.
-	commitTimeout = 10 * time.Second
+	storeTimeout = 10 * time.Second
 	// maxNodeAttempts bounds fail-over. The design allows one retry on
 	// another node; a domain that loses two nodes at once is answered with
 	// the third.
@@ -128,7 +133,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 			err = panicError(p)
 		}
 	}()
-	if k.op.Info().PerKey {
+	if k.op.Info().PerKey && !k.replay {
 		key, err := s.lookup(ctx, t.By, k.ref)
 		if err != nil {
 			return err
@@ -146,7 +151,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 	if err := s.admit(t, k); err != nil {
 		return err
 	}
-	if t.DryRun {
+	if t.DryRun || k.replay {
 		return nil
 	}
 	if k.op.Info().Changes {
@@ -166,7 +171,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 	}
 	if k.store != nil {
 		// The client may leave; what was begun is finished.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		return k.store(ctx, t)
 	}
@@ -203,6 +208,9 @@ func (s *Service) admit(t *Ticket, k *task) error {
 	}
 	if k.source != nil {
 		r.Source = k.source.Spec
+	}
+	if k.replay {
+		r.Op = OpDescribeKey
 	}
 	reservation, err := s.quota.Admit(&r)
 	if err != nil {

@@ -22,6 +22,7 @@ type Ticket struct {
 	Urgency         Urgency
 	Deadline        time.Time // zero: the operation's default
 	DryRun          bool
+	Replayed        bool // the answer to an earlier request with the same Idempotency-Key
 
 	Op        Op
 	Resource  string // id of the object acted on other than a key
