@@ -29,7 +29,7 @@ const (
 type cacheShard struct {
 	mu      sync.Mutex
 	entries map[uuid.UUID]*cacheEntry
-	lru     list.List // of *cacheEntry that are loaded and unused, the oldest in front
+	lru     list.List // of the *cacheEntry in entries, the longest unused in front
 	max     int
 	hits    uint64
 	misses  uint64
@@ -77,7 +77,7 @@ func (c *handleCache) acquire(id uuid.UUID, epoch uint64, load func() (Handle, e
 	}
 	if e != nil {
 		s.hits++
-		s.useLocked(e)
+		e.refs++
 		s.mu.Unlock()
 		select {
 		case <-e.loaded:
@@ -94,6 +94,7 @@ func (c *handleCache) acquire(id uuid.UUID, epoch uint64, load func() (Handle, e
 	s.misses++
 	e = &cacheEntry{id: id, epoch: epoch, loaded: make(chan struct{}), refs: 1}
 	s.entries[id] = e
+	e.lru = s.lru.PushBack(e)
 	victims := s.trimLocked()
 	s.mu.Unlock()
 	c.destroy(victims)
@@ -130,8 +131,8 @@ func (c *handleCache) release(e *cacheEntry) {
 	e.refs--
 	e.lastUsed = c.clock()
 	destroy := e.dropped && e.refs == 0 && e.err == nil
-	if !e.dropped && e.refs == 0 {
-		e.lru = s.lru.PushBack(e)
+	if !e.dropped {
+		s.lru.MoveToBack(e.lru)
 	}
 	s.mu.Unlock()
 	if destroy {
@@ -148,14 +149,6 @@ func (c *handleCache) drop(e *cacheEntry) {
 	s.mu.Unlock()
 }
 
-func (s *cacheShard) useLocked(e *cacheEntry) {
-	e.refs++
-	if e.lru != nil {
-		s.lru.Remove(e.lru)
-		e.lru = nil
-	}
-}
-
 func (s *cacheShard) dropLocked(e *cacheEntry) {
 	if e.dropped {
 		return
@@ -164,21 +157,21 @@ func (s *cacheShard) dropLocked(e *cacheEntry) {
 	if s.entries[e.id] == e {
 		delete(s.entries, e.id)
 	}
-	if e.lru != nil {
-		s.lru.Remove(e.lru)
-		e.lru = nil
-	}
+	s.lru.Remove(e.lru)
 }
 
 // trimLocked takes the longest unused entries out until the shard is within
-// its bound. Entries in use do not count as victims: the bound gives way to
+// its bound. Entries in use are passed over: the bound gives way to
 // correctness by at most the number of slots.
 func (s *cacheShard) trimLocked() []*cacheEntry {
 	var victims []*cacheEntry
-	for len(s.entries) > s.max && s.lru.Len() > 0 {
-		e := s.lru.Front().Value.(*cacheEntry)
-		s.dropLocked(e)
-		victims = append(victims, e)
+	for front := s.lru.Front(); front != nil && len(s.entries) > s.max; {
+		e := front.Value.(*cacheEntry)
+		front = front.Next()
+		if e.refs == 0 {
+			s.dropLocked(e)
+			victims = append(victims, e)
+		}
 	}
 	return victims
 }
@@ -196,8 +189,12 @@ func (c *handleCache) sweep(unusedSince time.Time) {
 		s := &c.shards[i]
 		var victims []*cacheEntry
 		s.mu.Lock()
-		for front := s.lru.Front(); front != nil; front = s.lru.Front() {
+		for front := s.lru.Front(); front != nil; {
 			e := front.Value.(*cacheEntry)
+			front = front.Next()
+			if e.refs > 0 {
+				continue
+			}
 			if !e.lastUsed.Before(unusedSince) {
 				break
 			}

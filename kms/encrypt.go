@@ -85,7 +85,8 @@ func (e *sealing) prepare(t *Ticket, in EncryptInput) error {
 func (e *sealing) seal(key *Key, v *Version, alg Algorithm, plaintext, aad []byte) {
 	var nonce [nonceSize]byte
 	rand.Read(nonce[:])
-	e.header = appendEnvelopeHeader(make([]byte, 0, headerSize), alg, key.ID, v.Number, nonce[:])
+	// With room for what is sealed, so that the result is joined in place.
+	e.header = appendEnvelopeHeader(make([]byte, 0, EnvelopeOverhead+len(plaintext)), alg, key.ID, v.Number, nonce[:])
 	committed := make([]byte, commitmentSize+len(plaintext))
 	copy(committed[commitmentSize:], plaintext)
 	e.work = Work{

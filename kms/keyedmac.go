@@ -20,8 +20,19 @@ const maxMACVersion = 255
 // immutable and safe for concurrent use.
 type keyedMAC struct {
 	current  uint32
-	versions map[uint32]*sync.Pool // :: version → pool of keyed HMAC states
+	versions map[uint32]*sync.Pool // :: version → pool of *macState
 }
+
+// macState is a keyed HMAC with memory for its input and output, so that a
+// code costs no allocation: credentials are checked on every request.
+type macState struct {
+	hash.Hash
+	in  []byte
+	sum [sha256.Size]byte
+}
+
+// keptMACInput is the capacity in bytes of an input that is worth keeping.
+const keptMACInput = 512
 
 func newKeyedMAC(versions map[uint32][]byte) (keyedMAC, error) {
 	m := keyedMAC{versions: make(map[uint32]*sync.Pool, len(versions))}
@@ -30,7 +41,9 @@ func newKeyedMAC(versions map[uint32][]byte) (keyedMAC, error) {
 			return keyedMAC{}, Errorf(KindInternal, "version %d of a MAC key is not usable", v)
 		}
 		key := [MACKeySize]byte(secret)
-		m.versions[v] = &sync.Pool{New: func() any { return hmac.New(sha256.New, key[:]) }}
+		m.versions[v] = &sync.Pool{New: func() any {
+			return &macState{Hash: hmac.New(sha256.New, key[:]), in: make([]byte, 0, keptMACInput)}
+		}}
 		m.current = max(m.current, v)
 	}
 	if m.current == 0 {
@@ -46,13 +59,19 @@ func (m *keyedMAC) mac(version uint32, label string, parts ...[]byte) (sum [32]b
 	if pool == nil {
 		return sum, false
 	}
-	h := pool.Get().(hash.Hash)
-	h.Reset()
-	h.Write([]byte(label))
+	h := pool.Get().(*macState)
+	h.in = append(h.in[:0], label...)
 	for _, part := range parts {
-		h.Write(part)
+		h.in = append(h.in, part...)
 	}
-	h.Sum(sum[:0])
+	h.Reset()
+	h.Write(h.in)
+	h.Sum(h.sum[:0])
+	sum = h.sum
+	clear(h.in) // it may hold a secret
+	if cap(h.in) > keptMACInput {
+		h.in = make([]byte, 0, keptMACInput)
+	}
 	pool.Put(h)
 	return sum, true
 }

@@ -365,8 +365,8 @@ type NodeStatus struct {
 
 // Journal records entries.
 type Journal interface {
-	// Record appends e and returns when it is durable. An error means that
-	// the answer must be withheld. e is not kept.
+	// Record appends e and returns when it is durable, whether ctx has ended
+	// or not. An error means that the answer must be withheld. e is not kept.
 	Record(ctx context.Context, e *Entry) error
 }
 

@@ -275,6 +275,10 @@ type Credential struct {
 	Expires   time.Time // zero: never
 	Revoked   time.Time // zero: not revoked
 	Revision  uint64    // grows by one with every change, from 1
+	// LastUsed and LastAddress tell of the last use, as of the last time that
+	// uses were stored; zero: never.
+	LastUsed    time.Time
+	LastAddress string
 }
 
 // CredentialSecret is one live secret of a credential; there are at most two,

@@ -231,7 +231,9 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	if !t.Deadline.IsZero() {
 		flow.MaxWait = min(flow.MaxWait, t.Deadline.Sub(s.clock()))
 	}
-	work := context.WithoutCancel(ctx)
+	// The end of the client's patience does not end the call; the device
+	// bounds its time.
+	work := context.Background()
 	for tried := 1; ; tried++ {
 		var execErr error
 		wait, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
@@ -280,7 +282,7 @@ func panicError(p any) error {
 func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	t.Settled = settlement(t, err)
 	entry := s.entry(t, PhaseOutcome, err)
-	if jerr := s.journal.Record(context.WithoutCancel(ctx), entry); jerr != nil {
+	if jerr := s.journal.Record(ctx, entry); jerr != nil {
 		err = Wrap(KindAuditUnavailable, jerr, "the journal cannot record the request")
 		// The ledger is what the journal says: no entry, no charge.
 		t.Settled = Settlement{State: Cancelled, SlotTime: t.SlotTime}
