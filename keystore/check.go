@@ -21,7 +21,15 @@ func knownTenantState(s kms.TenantState) bool {
 }
 
 func knownVersionState(s kms.VersionState) bool {
-	return s == kms.VersionEnabled || s == kms.VersionDisabled
+	switch s {
+	case kms.VersionEnabled, kms.VersionDisabled, kms.VersionPendingDestruction, kms.VersionDestroyed:
+		return true
+	}
+	return false
+}
+
+func knownOrigin(o kms.Origin) bool {
+	return o == kms.OriginGenerated || o == kms.OriginImportedProcess
 }
 
 func checkTenant(t *kms.Tenant, fail failFunc) {
@@ -61,10 +69,18 @@ func checkKey(k *kms.Key, highest uint32, fail failFunc) {
 		fail("deletion_date", "does not go with the state")
 	case !storableText(k.Description):
 		fail("description", "is not text")
+	case !knownOrigin(k.Origin):
+		fail("origin", reasonUnknown)
+	case k.RotationPeriod < 0:
+		fail("rotation_period", reasonRange)
+	case k.NextRotation.IsZero() == (k.RotationPeriod > 0):
+		fail("next_rotation", "does not go with the period")
 	case k.Revision == 0:
 		fail("revision", reasonRange)
 	case k.Version(k.Primary) == nil:
 		fail("primary_version", "names no version")
+	case k.Version(k.Primary).State == kms.VersionDestroyed:
+		fail("primary_version", "names a destroyed version")
 	default:
 		checkVersions(k.Versions, info, highest, fail)
 	}
@@ -80,10 +96,21 @@ func checkVersions(versions []*kms.Version, info *kms.SpecInfo, highest uint32, 
 			fail("version state", reasonUnknown)
 		case info.Symmetric() != (len(v.PublicKey) == 0):
 			fail("version public_key", "does not go with the spec")
-		case len(v.Blob) == 0:
-			fail("version blob", reasonMissing)
+		case v.DestroyAt.IsZero() == (v.State == kms.VersionPendingDestruction):
+			fail("version destroy_at", "does not go with the state")
+		case (len(v.Blob) == 0) != (v.State == kms.VersionDestroyed):
+			fail("version blob", "does not go with the state")
 		}
 		last = v.Number
+	}
+}
+
+// checkTombstone checks what is left of a destroyed key: no material.
+func checkTombstone(k *kms.Key, fail failFunc) {
+	for _, v := range k.Versions {
+		if v.State != kms.VersionDestroyed || v.Blob != nil {
+			fail("version state", "is not that of a destroyed key's")
+		}
 	}
 }
 

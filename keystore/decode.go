@@ -133,6 +133,12 @@ func (d *decoder) maybeTime(c Integer, column string) time.Time {
 	return d.time(c, column)
 }
 
+// period reads a duration, kept in microseconds.
+func (d *decoder) period(c Integer, column string) time.Duration {
+	const longest = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(d.integer(c, column, 0, longest)) * time.Microsecond
+}
+
 // rowID returns a row's id for error messages, zero when it is not one.
 func rowID(c Bytes) (id uuid.UUID) {
 	if len(c.Bytes) == len(id) {
@@ -181,6 +187,12 @@ type storedKey struct {
 	highest uint32 // the highest version number ever used
 }
 
+// keyDestroyed is the state of a key's tombstone. It is the store's own: for
+// everybody else the key is missing.
+const keyDestroyed kms.KeyState = "DESTROYED"
+
+func (k *storedKey) destroyed() bool { return k.key.State == keyDestroyed }
+
 func decodeKey(tenant uuid.UUID, r *KeyRow) (storedKey, error) {
 	d := newDecoder(ObjectKey, tenant, rowID(r.ID))
 	k := &kms.Key{
@@ -196,18 +208,28 @@ func decodeKey(tenant uuid.UUID, r *KeyRow) (storedKey, error) {
 		Created:            d.time(r.Created, "created"),
 		DeletionDate:       d.maybeTime(r.DeletionDate, "deletion_date"),
 		DeletionProtection: d.boolean(r.DeletionProtection, "deletion_protection"),
+		Origin:             kms.Origin(d.text(r.Origin, "origin")),
+		RotationPeriod:     d.period(r.RotationPeriod, "rotation_period"),
+		NextRotation:       d.maybeTime(r.NextRotation, "next_rotation"),
+		LastUsed:           d.maybeTime(r.LastUsed, "last_used"),
+		LastUsedOp:         kms.Op(d.maybeBlank(r.LastUsedOp, "last_used_op")),
 		Primary:            d.number(r.PrimaryVersion, "primary_version"),
 		Revision:           d.revision(r.Revision),
 	}
-	highest := d.number(r.HighestVersion, "highest_version")
+	stored := storedKey{key: k, highest: d.number(r.HighestVersion, "highest_version")}
 	k.Versions = make([]*kms.Version, len(r.Versions))
 	for i := range r.Versions {
 		k.Versions[i] = d.version(&r.Versions[i])
 	}
-	if d.result() == nil {
-		checkKey(k, highest, d.fail)
+	d.require(d.maybeTime(r.Due, "due").Equal(dueDate(k)), "due", "does not follow from the dates")
+	switch {
+	case d.result() != nil:
+	case stored.destroyed():
+		checkTombstone(k, d.fail)
+	default:
+		checkKey(k, stored.highest, d.fail)
 	}
-	return storedKey{key: k, highest: highest}, d.result()
+	return stored, d.result()
 }
 
 func (d *decoder) version(r *VersionRow) *kms.Version {
@@ -216,9 +238,20 @@ func (d *decoder) version(r *VersionRow) *kms.Version {
 		Number:    d.number(r.Number, "version number"),
 		State:     kms.VersionState(d.text(r.State, "version state")),
 		Created:   d.time(r.Created, "version created"),
+		DestroyAt: d.maybeTime(r.DestroyAt, "version destroy_at"),
 		PublicKey: d.maybeBytes(r.PublicKey, "version public_key"),
-		Blob:      d.bytes(r.Blob, "version blob"),
+		Blob:      d.maybeBytes(r.Blob, "version blob"),
 	}
+}
+
+// decodeKeyName returns the id of the key that has a name or an alias.
+func decodeKeyName(tenant uuid.UUID, name string, r *KeyNameRow) (uuid.UUID, error) {
+	d := newDecoder(ObjectKeyName, tenant, rowID(r.Key))
+	d.require(d.name(r.Name, "name") == name, "name", "is not the one asked for")
+	kind := d.text(r.Kind, "kind")
+	d.require(kind == KindName || kind == KindAlias, "kind", reasonUnknown)
+	id := d.id(r.Key, "key_id")
+	return id, d.result()
 }
 
 func (d *decoder) tags(c Text) map[string]string {
@@ -248,6 +281,9 @@ func decodeCredential(r *CredentialRow) (*kms.Credential, error) {
 		Expires:   d.maybeTime(r.Expires, "expires"),
 		Revoked:   d.maybeTime(r.Revoked, "revoked"),
 		Revision:  d.revision(r.Revision),
+		LastUsed:  d.maybeTime(r.LastUsed, "last_used"),
+
+		LastAddress: d.maybeBlank(r.LastAddress, "last_address"),
 	}
 	for _, s := range d.strings(r.Networks, "networks") {
 		prefix, err := netip.ParsePrefix(s)

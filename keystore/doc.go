@@ -1,9 +1,11 @@
-// Package keystore keeps tenants, projects, keys with their versions,
-// credentials, the service's own sealed secrets and idempotency records.
+// Package keystore keeps tenants, projects, keys with their versions and
+// aliases, credentials, approvals, the service's own sealed secrets and
+// idempotency records.
 //
 // Store is what the rest of the program uses: it implements the ports
-// kms.Keys, kms.Tenants, kms.Credentials, kms.SystemSecrets and
-// kms.Idempotency. A Driver runs the SQL of one dialect and nothing else; what
+// kms.Keys, kms.KeyLifecycle, kms.Aliases, kms.Tenants, kms.Credentials,
+// kms.CredentialUses, kms.Approvals, kms.SystemSecrets and kms.Idempotency.
+// A Driver runs the SQL of one dialect and nothing else; what
 // must be the same on every database (which values are valid, which change is
 // allowed, what an error means to a caller, what is cached) is in this package
 // once. Package storetest holds the suite that every driver passes.
@@ -24,10 +26,24 @@
 // dialects therefore contain no rules, and of concurrent changes of one
 // revision exactly one is made.
 //
+// # Last uses and nonces
+//
+// When and for what something was last used is stored in batches and is no
+// state: it has no revision, nothing is decided by it, and what is cached keeps
+// what it knew. Nonces are counted per version by compare-and-set, so that no
+// two leases overlap, whichever process takes them.
+//
+// # Tombstones
+//
+// A destroyed version keeps its number, dates and public half; a destroyed key
+// keeps its id and its versions. Both are rows without material. The key is
+// missing from every look-up and list, and its id is refused for a new one; its
+// name and aliases are free.
+//
 // # The cache
 //
-// Tenants, keys and credentials are cached by id; names of tenants and keys,
-// which never change, are cached as the ids that they stand for. A warm
+// Tenants, keys and credentials are cached by id; names of tenants, and names
+// and aliases of keys, are cached as the ids that they stand for. A warm
 // look-up reads one or two of these caches and calls nothing. The rules:
 //
 //   - Loads fill the cache, changes only empty it. A change drops its object

@@ -3,7 +3,6 @@ package keystore
 import (
 	"context"
 	"errors"
-	"uuid"
 )
 
 // Errors with which a driver classifies what its database said. Every other
@@ -33,7 +32,10 @@ var (
 type Driver interface {
 	TenantDriver
 	KeyDriver
+	VersionDriver
+	AliasDriver
 	CredentialDriver
+	ApprovalDriver
 	SystemSecretDriver
 	ClaimDriver
 	// Close waits for calls under way and lets go of the database.
@@ -54,16 +56,45 @@ type TenantDriver interface {
 	InsertProject(context.Context, InsertProjectParams) error
 }
 
-// KeyDriver is the part of Driver for keys and versions.
+// KeyDriver is the part of Driver for keys as a whole. Destroyed keys are rows
+// like any other for Key, and missing everywhere else.
 type KeyDriver interface {
 	Key(context.Context, KeyParams) (*KeyRow, error)
-	KeyID(context.Context, KeyIDParams) (Bytes, error)
+	// KeyName finds a name or an alias.
+	KeyName(context.Context, KeyNameParams) (*KeyNameRow, error)
 	ListKeys(context.Context, ListKeysParams) ([]*KeyRow, error)
-	// InsertKey stores the key and its first version together.
+	// InsertKey stores the key, its first version and its name together.
 	InsertKey(context.Context, InsertKeyParams) error
+	// UpdateKey updates the key, stores the version that was added, and
+	// updates those that changed, together.
 	UpdateKey(context.Context, UpdateKeyParams) error
-	// InsertVersion updates the key and stores a version of it together.
-	InsertVersion(context.Context, InsertVersionParams) error
+	// DestroyKey updates the key and its versions and removes its names,
+	// together.
+	DestroyKey(context.Context, DestroyKeyParams) error
+	// DueKeys returns up to Limit keys of all tenants that are due at Now or
+	// before, the longest due first.
+	DueKeys(context.Context, DueKeysParams) ([]*DueKeyRow, error)
+	// TouchKeys stores those uses that are later than the stored ones.
+	TouchKeys(context.Context, TouchKeysParams) error
+}
+
+// VersionDriver is the part of Driver for what belongs to one version and not
+// to the state of its key.
+type VersionDriver interface {
+	// Nonces returns what is counted of a version.
+	Nonces(context.Context, NoncesParams) (*NoncesRow, error)
+	// UpdateNonces sets the count if it is still Was; ErrStale otherwise.
+	UpdateNonces(context.Context, UpdateNoncesParams) error
+}
+
+// AliasDriver is the part of Driver for aliases.
+type AliasDriver interface {
+	// SetAlias stores an alias or moves it to another key. ErrMissing when
+	// the key is missing or destroyed, ErrExists when a key has that name.
+	SetAlias(context.Context, SetAliasParams) error
+	DeleteAlias(context.Context, DeleteAliasParams) error
+	// ListAliases returns the aliases of one key, or of all.
+	ListAliases(context.Context, ListAliasesParams) ([]*KeyNameRow, error)
 }
 
 // CredentialDriver is the part of Driver for credentials.
@@ -76,6 +107,20 @@ type CredentialDriver interface {
 	InsertCredential(context.Context, InsertCredentialParams) error
 	// UpdateCredential replaces the stored secrets as well.
 	UpdateCredential(context.Context, UpdateCredentialParams) error
+	// TouchCredentials stores those uses that are later than the stored ones.
+	TouchCredentials(context.Context, TouchCredentialsParams) error
+}
+
+// ApprovalDriver is the part of Driver for approvals, which are operators' and
+// of no tenant. Expired ones are missing.
+type ApprovalDriver interface {
+	Approval(context.Context, ApprovalParams) (*ApprovalRow, error)
+	ListApprovals(context.Context, ListApprovalsParams) ([]*ApprovalRow, error)
+	InsertApproval(context.Context, InsertApprovalParams) error
+	UpdateApproval(context.Context, UpdateApprovalParams) error
+	// DeleteExpiredApprovals removes up to Limit approvals that expired at or
+	// before Now, and returns how many.
+	DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.
@@ -99,274 +144,3 @@ type ClaimDriver interface {
 	// tenants that expired at or before Now, and returns how many.
 	DeleteExpiredClaims(context.Context, DeleteExpiredClaimsParams) (int, error)
 }
-
-// Timestamp is a time as it is stored: UTC microseconds since 1970.
-type Timestamp = int64
-
-// The parameters and rows of tenants and projects.
-type (
-	TenantParams      struct{ ID uuid.UUID }
-	TenantIDParams    struct{ Name string }
-	ListTenantsParams struct {
-		After string
-		Limit int
-	}
-	InsertTenantParams struct {
-		Tenant  TenantRecord
-		Project ProjectRecord
-	}
-	UpdateTenantParams struct{ Tenant TenantRecord }
-
-	ProjectParams struct {
-		Tenant uuid.UUID
-		Name   string
-	}
-	ListProjectsParams struct {
-		Tenant uuid.UUID
-		After  string
-		Limit  int
-	}
-	InsertProjectParams struct{ Project ProjectRecord }
-)
-
-// TenantRecord is a tenant as it is written.
-type TenantRecord struct {
-	ID                uuid.UUID
-	Name              string
-	Tier              string
-	State             string
-	AllowSealed       bool
-	SealingID         uuid.UUID
-	SealingDomain     uuid.UUID
-	SealingGeneration uint32
-	SealingWrapped    []byte
-	Created           Timestamp
-	Revision          uint64
-}
-
-// TenantRow is a tenant as it was found.
-type TenantRow struct {
-	ID                Bytes
-	Name              Text
-	Tier              Text
-	State             Text
-	AllowSealed       Integer
-	SealingID         Bytes
-	SealingDomain     Bytes
-	SealingGeneration Integer
-	SealingWrapped    Bytes
-	Created           Integer
-	Revision          Integer
-}
-
-// ProjectRecord is a project as it is written.
-type ProjectRecord struct {
-	Tenant  uuid.UUID
-	Name    string
-	Created Timestamp
-}
-
-// ProjectRow is a project as it was found.
-type ProjectRow struct {
-	Name    Text
-	Created Integer
-}
-
-// The parameters of keys and versions.
-type (
-	KeyParams   struct{ Tenant, ID uuid.UUID }
-	KeyIDParams struct {
-		Tenant uuid.UUID
-		Name   string
-	}
-	ListKeysParams struct {
-		Tenant  uuid.UUID
-		Project string // "": all projects
-		After   string
-		Limit   int
-	}
-	InsertKeyParams struct {
-		Key     KeyRecord
-		Version VersionRecord
-	}
-	UpdateKeyParams     struct{ Key KeyRecord }
-	InsertVersionParams struct {
-		Key     KeyRecord
-		Version VersionRecord
-	}
-)
-
-// KeyRecord is a key as it is written.
-type KeyRecord struct {
-	Tenant             uuid.UUID
-	ID                 uuid.UUID
-	Project            string
-	Name               string
-	Spec               string
-	Usage              string
-	Protection         string
-	State              string
-	Description        string
-	Tags               string // a JSON object
-	Created            Timestamp
-	DeletionDate       *Timestamp
-	DeletionProtection bool
-	PrimaryVersion     uint32
-	HighestVersion     uint32 // the highest number ever used
-	Revision           uint64
-}
-
-// KeyRow is a key with its versions, ascending, as it was found.
-type KeyRow struct {
-	ID                 Bytes
-	Project            Text
-	Name               Text
-	Spec               Text
-	Usage              Text
-	Protection         Text
-	State              Text
-	Description        Text
-	Tags               Text
-	Created            Integer
-	DeletionDate       Integer
-	DeletionProtection Integer
-	PrimaryVersion     Integer
-	HighestVersion     Integer
-	Revision           Integer
-	Versions           []VersionRow
-}
-
-// VersionRecord is a version as it is written.
-type VersionRecord struct {
-	ID        uuid.UUID
-	Number    uint32
-	State     string
-	Created   Timestamp
-	PublicKey []byte
-	Blob      []byte
-}
-
-// VersionRow is a version as it was found.
-type VersionRow struct {
-	ID        Bytes
-	Number    Integer
-	State     Text
-	Created   Integer
-	PublicKey Bytes
-	Blob      Bytes
-}
-
-// The parameters of credentials.
-type (
-	CredentialForAuthenticationParams struct{ ID uuid.UUID }
-	CredentialParams                  struct{ Tenant, ID uuid.UUID }
-	ListCredentialsParams             struct {
-		Tenant    uuid.UUID
-		AfterName string
-		AfterID   []byte // names of credentials are not unique
-		Limit     int
-	}
-	InsertCredentialParams struct{ Credential CredentialRecord }
-	UpdateCredentialParams struct{ Credential CredentialRecord }
-)
-
-// CredentialRecord is a credential as it is written.
-type CredentialRecord struct {
-	Tenant    uuid.UUID
-	ID        uuid.UUID
-	Project   string
-	Name      string
-	Component string
-	Scopes    string // a JSON array of strings
-	Networks  string // a JSON array of strings
-	Created   Timestamp
-	Expires   *Timestamp
-	Revoked   *Timestamp
-	Revision  uint64
-	Secrets   []SecretRecord
-}
-
-// CredentialRow is a credential with its secrets, in the order in which they
-// were written, as it was found.
-type CredentialRow struct {
-	Tenant    Bytes
-	ID        Bytes
-	Project   Text
-	Name      Text
-	Component Text
-	Scopes    Text
-	Networks  Text
-	Created   Integer
-	Expires   Integer
-	Revoked   Integer
-	Revision  Integer
-	Secrets   []SecretRow
-}
-
-// SecretRecord is one secret of a credential as it is written.
-type SecretRecord struct {
-	Hash          []byte
-	PepperVersion uint32
-	Created       Timestamp
-	Expires       *Timestamp
-}
-
-// SecretRow is one secret of a credential as it was found.
-type SecretRow struct {
-	Hash          Bytes
-	PepperVersion Integer
-	Created       Integer
-	Expires       Integer
-}
-
-// The parameters and rows of the service's own secrets.
-type (
-	SystemSecretsParams      struct{ Name string }
-	InsertSystemSecretParams struct {
-		Name    string
-		Version uint32
-		Blob    []byte
-		Created Timestamp
-	}
-	SystemSecretRow struct {
-		Version Integer
-		Blob    Bytes
-		Created Integer
-	}
-)
-
-// ClaimID names a claim.
-type ClaimID struct {
-	Tenant     uuid.UUID
-	Credential uuid.UUID
-	Claim      []byte
-}
-
-// The parameters and rows of idempotency.
-type (
-	ClaimParams struct {
-		ClaimID
-		Fingerprint []byte
-		Now         Timestamp
-		Expires     Timestamp
-	}
-	FinishClaimParams struct {
-		ClaimID
-		Status   int
-		Resource string
-		Secret   bool
-		Expires  Timestamp
-	}
-	DeleteClaimParams         struct{ ClaimID }
-	DeleteExpiredClaimsParams struct {
-		Now   Timestamp
-		Limit int
-	}
-	ClaimRow struct {
-		Fingerprint Bytes
-		State       Text
-		Status      Integer
-		Resource    Text
-		Secret      Integer
-	}
-)

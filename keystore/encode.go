@@ -45,13 +45,46 @@ func encodeKey(k *kms.Key, highest uint32) (KeyRecord, error) {
 		Description: k.Description, Tags: tags,
 		Created: timestamp(k.Created), DeletionDate: maybeTimestamp(k.DeletionDate),
 		DeletionProtection: k.DeletionProtection,
-		PrimaryVersion:     k.Primary, HighestVersion: highest, Revision: k.Revision,
+		Origin:             string(k.Origin), RotationPeriod: k.RotationPeriod.Microseconds(),
+		NextRotation: maybeTimestamp(k.NextRotation), Due: maybeTimestamp(dueDate(k)),
+		PrimaryVersion: k.Primary, HighestVersion: highest, Revision: k.Revision,
 	}, nil
+}
+
+// dueDate returns the earliest date at which something is due for a key, zero
+// for never: what the keeper has to do, and nothing that it would find not to
+// be due.
+func dueDate(k *kms.Key) (due time.Time) {
+	earlier := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	switch {
+	case k.State == kms.KeyPendingDeletion:
+		earlier(k.DeletionDate)
+	case k.State == kms.KeyEnabled && k.RotationPeriod > 0:
+		earlier(k.NextRotation)
+	}
+	for _, v := range k.Versions {
+		if v.State == kms.VersionPendingDestruction {
+			earlier(v.DestroyAt)
+		}
+	}
+	return storedTime(due)
 }
 
 func encodeVersion(v *kms.Version) VersionRecord {
 	return VersionRecord{ID: v.ID, Number: v.Number, State: string(v.State), Created: timestamp(v.Created),
-		PublicKey: v.PublicKey, Blob: v.Blob}
+		DestroyAt: maybeTimestamp(v.DestroyAt), PublicKey: v.PublicKey, Blob: v.Blob}
+}
+
+func encodeVersions(versions []*kms.Version) []VersionRecord {
+	records := make([]VersionRecord, len(versions))
+	for i, v := range versions {
+		records[i] = encodeVersion(v)
+	}
+	return records
 }
 
 func encodeCredential(c *kms.Credential) (CredentialRecord, error) {

@@ -3,7 +3,6 @@ package keystore
 import (
 	"bytes"
 	"context"
-	"time"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -15,18 +14,8 @@ const (
 	ClaimDone     = "DONE"
 )
 
-const (
-	// maxClaimLength is the longest Idempotency-Key in bytes, as the port
-	// promises.
-	maxClaimLength = 255
-
-	// purgeInterval is how often expired records are removed. They are dead
-	// already, so only the size of the table depends on it.
-	purgeInterval = time.Minute
-	// purgeBatch bounds one transaction of the purge, so that it holds up a
-	// writer no longer than another write would.
-	purgeBatch = 500
-)
+// maxClaimLength is the longest Idempotency-Key in bytes, as the port promises.
+const maxClaimLength = 255
 
 // Begin implements kms.Idempotency. ErrNotFound when there is no such tenant.
 func (s *Store) Begin(ctx context.Context, k kms.IdempotencyKey, fingerprint [32]byte) (*kms.IdempotencyRecord, error) {
@@ -110,33 +99,3 @@ func decodeClaim(tenant uuid.UUID, r *ClaimRow) (*kms.IdempotencyRecord, error) 
 const minStatus, maxStatus = 100, 599
 
 func validStatus(status int64) bool { return minStatus <= status && status <= maxStatus }
-
-// purge removes expired records until ctx ends.
-func (s *Store) purge(ctx context.Context) {
-	tick := time.NewTicker(purgeInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.purgeExpired(ctx)
-		}
-	}
-}
-
-// purgeExpired removes everything that is expired now, batch by batch. What a
-// failure leaves waits for the next tick.
-func (s *Store) purgeExpired(ctx context.Context) {
-	now := timestamp(s.now())
-	for removed := purgeBatch; removed == purgeBatch; {
-		var err error
-		removed, err = s.driver.DeleteExpiredClaims(ctx, DeleteExpiredClaimsParams{Now: now, Limit: purgeBatch})
-		if err != nil {
-			if ctx.Err() == nil {
-				s.log.Error("expired idempotency records could not be removed", "error", err)
-			}
-			return
-		}
-	}
-}

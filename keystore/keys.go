@@ -86,13 +86,12 @@ func (s *Store) loadKeyID(ctx context.Context, k keyName) (uuid.UUID, error) {
 	if !kms.ValidName(k.name) {
 		return uuid.UUID{}, kms.ErrNotFound
 	}
-	found, err := s.driver.KeyID(ctx, KeyIDParams{Tenant: k.tenant, Name: k.name})
+	row, err := s.driver.KeyName(ctx, KeyNameParams{Tenant: k.tenant, Name: k.name})
 	if err != nil {
 		return uuid.UUID{}, translate(err)
 	}
-	d := newDecoder(ObjectKey, k.tenant, uuid.Nil())
-	id := d.id(found, "id")
-	return id, s.decoded(d.result())
+	id, err := decodeKeyName(k.tenant, k.name, row)
+	return id, s.decoded(err)
 }
 
 func (s *Store) loadKey(ctx context.Context, k keyID) (*boundKey, error) {
@@ -112,12 +111,15 @@ func (s *Store) readKey(ctx context.Context, k keyID) (storedKey, error) {
 	if err != nil {
 		return storedKey{}, s.decoded(err)
 	}
+	if stored.destroyed() {
+		return storedKey{}, kms.ErrNotFound
+	}
 	return stored, nil
 }
 
 // CreateKey implements kms.Keys. The key has the revision 1 and one version,
 // its primary one, with the number 1. ErrNotFound when the tenant has no such
-// project.
+// project, KindConflict also when a key that was destroyed had the id.
 func (s *Store) CreateKey(ctx context.Context, key *kms.Key) error {
 	err := argument(func(fail failFunc) {
 		switch {
@@ -140,27 +142,28 @@ func (s *Store) CreateKey(ctx context.Context, key *kms.Key) error {
 	}
 	defer s.keyNames.drop(keyName{key.Tenant.ID, key.Name})
 	defer s.keys.drop(keyID{key.Tenant.ID, key.ID})
-	return translate(s.driver.InsertKey(ctx, InsertKeyParams{Key: record, Version: encodeVersion(key.Versions[0])}))
+	return translate(s.driver.InsertKey(ctx, InsertKeyParams{Key: record, Version: encodeVersion(key.Versions[0]),
+		Name: KeyNameRecord{Tenant: key.Tenant.ID, Name: key.Name, Kind: KindName, Key: key.ID}}))
 }
 
 // AddVersion implements kms.Keys. A version that has a number already (its
 // blob may be bound to it) is refused with KindPreconditionFailed unless the
 // number is the next one. KindConflict when the key has MaxVersions.
 func (s *Store) AddVersion(ctx context.Context, tenant, key uuid.UUID, revision uint64, v *kms.Version) (*kms.Key, error) {
-	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (*kms.Version, error) {
+	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (versionChanges, error) {
 		number := stored.highest + 1
 		if v.Number != 0 && v.Number != number {
-			return nil, errRevision()
+			return versionChanges{}, errRevision()
 		}
 		k := stored.key
 		if len(k.Versions) >= MaxVersions {
-			return nil, kms.Errorf(kms.KindConflict, "a key has at most %d versions", MaxVersions)
+			return versionChanges{}, kms.Errorf(kms.KindConflict, "a key has at most %d versions", MaxVersions)
 		}
 		added := *v
-		added.Number, added.Created = number, storedTime(v.Created)
+		added.Number, added.Created, added.DestroyAt = number, storedTime(v.Created), storedTime(v.DestroyAt)
 		k.Versions = append(k.Versions, &added)
 		k.Primary, stored.highest = number, number
-		return &added, nil
+		return versionChanges{added: &added}, nil
 	})
 }
 
@@ -168,7 +171,7 @@ func (s *Store) AddVersion(ctx context.Context, tenant, key uuid.UUID, revision 
 // deletion date without being pending deletion, or the other way round, is
 // refused with KindInvalidArgument.
 func (s *Store) UpdateKey(ctx context.Context, tenant, key uuid.UUID, revision uint64, change kms.KeyChange) (*kms.Key, error) {
-	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (*kms.Version, error) {
+	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (versionChanges, error) {
 		k := stored.key
 		if change.State != nil {
 			k.State = *change.State
@@ -188,14 +191,20 @@ func (s *Store) UpdateKey(ctx context.Context, tenant, key uuid.UUID, revision u
 		if change.DeletionProtection != nil {
 			k.DeletionProtection = *change.DeletionProtection
 		}
-		return nil, nil
+		return versionChanges{}, nil
 	})
 }
 
-// changeKey reads the key, lets change make its next state, with a version
-// when it returns one, and writes that if the revision is still the given one.
+// versionChanges is what a change of a key does to its versions.
+type versionChanges struct {
+	added   *kms.Version // nil: none
+	changed []*kms.Version
+}
+
+// changeKey reads the key, lets change make its next state, and writes that if
+// the revision is still the given one.
 func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
-	change func(*storedKey) (added *kms.Version, err error)) (*kms.Key, error) {
+	change func(*storedKey) (versionChanges, error)) (*kms.Key, error) {
 	t, err := s.tenants.get(ctx, id.tenant)
 	if err != nil {
 		return nil, err
@@ -207,7 +216,7 @@ func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
 	if next.key.Revision != revision {
 		return nil, errRevision()
 	}
-	added, err := change(&next)
+	versions, err := change(&next)
 	if err != nil {
 		return nil, err
 	}
@@ -217,17 +226,16 @@ func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
 	if err := argument(func(fail failFunc) { checkKey(k, next.highest, fail) }); err != nil {
 		return nil, err
 	}
-	record, err := encodeKey(k, next.highest)
-	if err != nil {
+	p := UpdateKeyParams{Changed: encodeVersions(versions.changed)}
+	if p.Key, err = encodeKey(k, next.highest); err != nil {
 		return nil, err
 	}
-	defer s.keys.drop(id)
-	if added != nil {
-		err = s.driver.InsertVersion(ctx, InsertVersionParams{Key: record, Version: encodeVersion(added)})
-	} else {
-		err = s.driver.UpdateKey(ctx, UpdateKeyParams{Key: record})
+	if versions.added != nil {
+		added := encodeVersion(versions.added)
+		p.Added = &added
 	}
-	if err != nil {
+	defer s.keys.drop(id)
+	if err := s.driver.UpdateKey(ctx, p); err != nil {
 		return nil, translate(err)
 	}
 	return k, nil

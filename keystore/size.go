@@ -21,7 +21,7 @@ func sizeTenant(_ uuid.UUID, t *kms.Tenant) int {
 func sizeKey(_ keyID, bound *boundKey) int {
 	k := &bound.key
 	n := int(unsafe.Sizeof(*bound)) + len(k.Project) + len(k.Name) + len(k.Spec) + len(k.Usage) +
-		len(k.Protection) + len(k.State) + len(k.Description)
+		len(k.Protection) + len(k.State) + len(k.Description) + len(k.Origin) + len(k.LastUsedOp)
 	if k.Tags != nil {
 		n += mapOverhead
 	}
@@ -35,7 +35,7 @@ func sizeKey(_ keyID, bound *boundKey) int {
 }
 
 func sizeCredential(_ uuid.UUID, c *kms.Credential) int {
-	n := int(unsafe.Sizeof(*c)) + len(c.Project) + len(c.Name) + len(c.Component) +
+	n := int(unsafe.Sizeof(*c)) + len(c.Project) + len(c.Name) + len(c.Component) + len(c.LastAddress) +
 		len(c.Networks)*int(unsafe.Sizeof(c.Networks[:1][0])) + len(c.Secrets)*int(unsafe.Sizeof(c.Secrets[:1][0]))
 	for _, s := range c.Scopes {
 		n += int(unsafe.Sizeof(s)) + len(s)

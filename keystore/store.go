@@ -17,11 +17,15 @@ import (
 )
 
 var (
-	_ kms.Keys          = (*Store)(nil)
-	_ kms.Tenants       = (*Store)(nil)
-	_ kms.Credentials   = (*Store)(nil)
-	_ kms.SystemSecrets = (*Store)(nil)
-	_ kms.Idempotency   = (*Store)(nil)
+	_ kms.Keys           = (*Store)(nil)
+	_ kms.KeyLifecycle   = (*Store)(nil)
+	_ kms.Aliases        = (*Store)(nil)
+	_ kms.Tenants        = (*Store)(nil)
+	_ kms.Credentials    = (*Store)(nil)
+	_ kms.CredentialUses = (*Store)(nil)
+	_ kms.Approvals      = (*Store)(nil)
+	_ kms.SystemSecrets  = (*Store)(nil)
+	_ kms.Idempotency    = (*Store)(nil)
 )
 
 // Object is a kind of stored object: in errors, metrics and invalidations.
@@ -32,7 +36,9 @@ const (
 	ObjectTenant       Object = "tenant"
 	ObjectProject      Object = "project"
 	ObjectKey          Object = "key"
+	ObjectKeyName      Object = "key name"
 	ObjectCredential   Object = "credential"
+	ObjectApproval     Object = "approval"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
 )

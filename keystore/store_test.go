@@ -31,6 +31,8 @@ type purgeDriver struct {
 	expired int
 	calls   []DeleteExpiredClaimsParams
 	err     error
+
+	approvalCalls int
 }
 
 func (d *purgeDriver) DeleteExpiredClaims(ctx context.Context, p DeleteExpiredClaimsParams) (int, error) {
@@ -43,6 +45,13 @@ func (d *purgeDriver) DeleteExpiredClaims(ctx context.Context, p DeleteExpiredCl
 	n := min(d.expired, p.Limit)
 	d.expired -= n
 	return n, nil
+}
+
+func (d *purgeDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.approvalCalls++
+	return 0, d.err
 }
 
 // state returns what is left to remove and the calls so far.
@@ -112,6 +121,10 @@ type stuckDriver struct{ fakeDriver }
 
 func (stuckDriver) DeleteExpiredClaims(ctx context.Context, _ DeleteExpiredClaimsParams) (int, error) {
 	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (stuckDriver) DeleteExpiredApprovals(ctx context.Context, _ DeleteExpiredApprovalsParams) (int, error) {
 	return 0, ctx.Err()
 }
 
@@ -253,9 +266,11 @@ func (d *tenantsDriver) Key(context.Context, KeyParams) (*KeyRow, error) {
 	return &KeyRow{ID: d.id(), Project: textOf("default"), Name: textOf("key"), Spec: textOf("AES_256"),
 		Usage: textOf("ENCRYPT_DECRYPT"), Protection: textOf("HSM"), State: textOf("ENABLED"), Description: Text{Valid: true},
 		Tags: textOf("{}"), Created: integer(1), DeletionDate: Integer{Null: true}, DeletionProtection: integer(0),
+		Origin: textOf("GENERATED"), RotationPeriod: integer(0), NextRotation: Integer{Null: true}, Due: Integer{Null: true},
+		LastUsed: Integer{Null: true}, LastUsedOp: Text{Valid: true},
 		PrimaryVersion: integer(1), HighestVersion: integer(1), Revision: integer(1),
 		Versions: []VersionRow{{ID: d.id(), Number: integer(1), State: textOf("ENABLED"), Created: integer(1),
-			PublicKey: Bytes{Null: true}, Blob: bytesOf([]byte{1})}}}, nil
+			DestroyAt: Integer{Null: true}, PublicKey: Bytes{Null: true}, Blob: bytesOf([]byte{1})}}}, nil
 }
 
 // TestTenantChangeReachesKeysAtOnce changes a tenant as fast as it can while
@@ -300,7 +315,9 @@ func TestTenantChangeReachesKeysAtOnce(t *testing.T) {
 // noNamesDriver knows no name.
 type noNamesDriver struct{ fakeDriver }
 
-func (noNamesDriver) KeyID(context.Context, KeyIDParams) (Bytes, error) { return Bytes{}, ErrMissing }
+func (noNamesDriver) KeyName(context.Context, KeyNameParams) (*KeyNameRow, error) {
+	return nil, ErrMissing
+}
 func (noNamesDriver) TenantID(context.Context, TenantIDParams) (Bytes, error) {
 	return Bytes{}, ErrMissing
 }
@@ -356,8 +373,8 @@ func (d *slowDriver) loads(tenant uuid.UUID) int {
 	return int(n.(*atomic.Int32).Load())
 }
 
-func (d *slowDriver) KeyID(_ context.Context, p KeyIDParams) (Bytes, error) {
-	return Bytes{}, d.load(p.Tenant)
+func (d *slowDriver) KeyName(_ context.Context, p KeyNameParams) (*KeyNameRow, error) {
+	return nil, d.load(p.Tenant)
 }
 
 func (d *slowDriver) Key(_ context.Context, p KeyParams) (*KeyRow, error) {

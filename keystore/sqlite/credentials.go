@@ -11,7 +11,7 @@ import (
 
 const (
 	joinSecrets = `SELECT c.tenant, c.id, c.project, c.name, c.component, c.scopes, c.networks, c.created, c.expires,
-			c.revoked, c.revision, s.credential, s.hash, s.pepper_version, s.created, s.expires
+			c.revoked, c.revision, c.last_used, c.last_address, s.credential, s.hash, s.pepper_version, s.created, s.expires
 		FROM credentials c LEFT JOIN credential_secrets s ON s.tenant = c.tenant AND s.credential = c.id `
 
 	// The one statement that finds a tenant's row without the tenant, which
@@ -27,8 +27,10 @@ const (
 			expires, revoked, revision)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateCredential = `UPDATE credentials SET revoked = ?, revision = ? WHERE tenant = ? AND id = ? AND revision = ?`
-	deleteSecrets    = `DELETE FROM credential_secrets WHERE tenant = ? AND credential = ?`
-	insertSecret     = `INSERT INTO credential_secrets (tenant, credential, position, hash, pepper_version, created, expires)
+	touchCredential  = `UPDATE credentials SET last_used = ?3, last_address = ?4
+		WHERE tenant = ?1 AND id = ?2 AND (last_used IS NULL OR last_used < ?3)`
+	deleteSecrets = `DELETE FROM credential_secrets WHERE tenant = ? AND credential = ?`
+	insertSecret  = `INSERT INTO credential_secrets (tenant, credential, position, hash, pepper_version, created, expires)
 		VALUES (?, ?, ?, ?, ?, ?, ?)`
 )
 
@@ -71,7 +73,7 @@ func (db *DB) queryCredentials(ctx context.Context, query string, args ...any) (
 		var s keystore.SecretRow
 		var secretOf keystore.Bytes
 		err := rows.Scan(&c.Tenant, &c.ID, &c.Project, &c.Name, &c.Component, &c.Scopes, &c.Networks, &c.Created,
-			&c.Expires, &c.Revoked, &c.Revision, &secretOf, &s.Hash, &s.PepperVersion, &s.Created, &s.Expires)
+			&c.Expires, &c.Revoked, &c.Revision, &c.LastUsed, &c.LastAddress, &secretOf, &s.Hash, &s.PepperVersion, &s.Created, &s.Expires)
 		if err != nil {
 			return err
 		}
@@ -126,4 +128,17 @@ func execInsertSecrets(ctx context.Context, tx transaction, tenant, credential u
 		}
 	}
 	return nil
+}
+
+// TouchCredentials implements keystore.CredentialDriver.
+func (db *DB) TouchCredentials(ctx context.Context, p keystore.TouchCredentialsParams) error {
+	return db.write(ctx, func(tx transaction) error {
+		for i := range p.Uses {
+			u := &p.Uses[i]
+			if _, err := tx.exec(ctx, touchCredential, u.Tenant[:], u.Credential[:], u.Time, u.Address); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

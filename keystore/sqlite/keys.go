@@ -12,31 +12,37 @@ import (
 // the database; joinVersions expects the key as k.
 const (
 	keyColumns = `id, project, name, spec, usage, protection, state, description, tags, created, deletion_date,
-		deletion_protection, primary_version, highest_version, revision`
+		deletion_protection, origin, rotation_period, next_rotation, due, primary_version, highest_version, revision,
+		last_used, last_used_op`
 
 	joinVersions = `SELECT k.id, k.project, k.name, k.spec, k.usage, k.protection, k.state, k.description, k.tags,
-			k.created, k.deletion_date, k.deletion_protection, k.primary_version, k.highest_version, k.revision,
-			v.key_id, v.id, v.number, v.state, v.created, v.public_key, v.blob
+			k.created, k.deletion_date, k.deletion_protection, k.origin, k.rotation_period, k.next_rotation, k.due,
+			k.primary_version, k.highest_version, k.revision, k.last_used, k.last_used_op,
+			v.key_id, v.id, v.number, v.state, v.created, v.destroy_at, v.public_key, v.blob
 		FROM keys k LEFT JOIN key_versions v ON v.tenant = k.tenant AND v.key_id = k.id `
 
-	selectKey   = joinVersions + `WHERE k.tenant = ? AND k.id = ? ORDER BY v.number`
-	selectKeyID = `SELECT id FROM keys WHERE tenant = ? AND name = ?`
+	selectKey = joinVersions + `WHERE k.tenant = ? AND k.id = ? ORDER BY v.number`
 
 	// The page is cut by row number, not by id, so that a damaged id counts
 	// as a row as well.
 	listKeys = joinVersions + `WHERE k.tenant = ?1 AND k.rowid IN (SELECT rowid FROM keys
-			WHERE tenant = ?1 AND name > ?2 AND typeof(name) = 'text' ORDER BY name LIMIT ?3)
+			WHERE tenant = ?1 AND name > ?2 AND state <> 'DESTROYED' AND typeof(name) = 'text' ORDER BY name LIMIT ?3)
 		ORDER BY k.name, v.number`
 	listKeysOfProject = joinVersions + `WHERE k.tenant = ?1 AND k.rowid IN (SELECT rowid FROM keys
-			WHERE tenant = ?1 AND project = ?4 AND name > ?2 AND typeof(name) = 'text' ORDER BY name LIMIT ?3)
+			WHERE tenant = ?1 AND project = ?4 AND name > ?2 AND state <> 'DESTROYED' AND typeof(name) = 'text'
+			ORDER BY name LIMIT ?3)
 		ORDER BY k.name, v.number`
 
+	// The keeper acts for all tenants.
+	selectDueKeys = `SELECT tenant, id FROM keys WHERE due <= ? ORDER BY due LIMIT ?`
+
 	insertKey = `INSERT INTO keys (tenant, ` + keyColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '')`
 	updateKey = `UPDATE keys SET state = ?, description = ?, tags = ?, deletion_date = ?, deletion_protection = ?,
-		primary_version = ?, highest_version = ?, revision = ? WHERE tenant = ? AND id = ? AND revision = ?`
-	insertVersion = `INSERT INTO key_versions (tenant, key_id, id, number, state, created, public_key, blob)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+		rotation_period = ?, next_rotation = ?, due = ?, primary_version = ?, highest_version = ?, revision = ?
+		WHERE tenant = ? AND id = ? AND revision = ?`
+	touchKey = `UPDATE keys SET last_used = ?3, last_used_op = ?4
+		WHERE tenant = ?1 AND id = ?2 AND (last_used IS NULL OR last_used < ?3) AND state <> 'DESTROYED'`
 )
 
 // Key implements keystore.KeyDriver.
@@ -49,12 +55,6 @@ func (db *DB) Key(ctx context.Context, p keystore.KeyParams) (*keystore.KeyRow, 
 		return nil, keystore.ErrMissing
 	}
 	return found[0], nil
-}
-
-// KeyID implements keystore.KeyDriver.
-func (db *DB) KeyID(ctx context.Context, p keystore.KeyIDParams) (id keystore.Bytes, err error) {
-	err = db.row(ctx, selectKeyID, p.Tenant[:], p.Name).Scan(&id)
-	return id, db.translate(err)
 }
 
 // ListKeys implements keystore.KeyDriver.
@@ -74,8 +74,9 @@ func (db *DB) queryKeys(ctx context.Context, query string, args ...any) (all []*
 		var v keystore.VersionRow
 		var versionOf keystore.Bytes
 		err := rows.Scan(&k.ID, &k.Project, &k.Name, &k.Spec, &k.Usage, &k.Protection, &k.State, &k.Description,
-			&k.Tags, &k.Created, &k.DeletionDate, &k.DeletionProtection, &k.PrimaryVersion, &k.HighestVersion,
-			&k.Revision, &versionOf, &v.ID, &v.Number, &v.State, &v.Created, &v.PublicKey, &v.Blob)
+			&k.Tags, &k.Created, &k.DeletionDate, &k.DeletionProtection, &k.Origin, &k.RotationPeriod, &k.NextRotation,
+			&k.Due, &k.PrimaryVersion, &k.HighestVersion, &k.Revision, &k.LastUsed, &k.LastUsedOp,
+			&versionOf, &v.ID, &v.Number, &v.State, &v.Created, &v.DestroyAt, &v.PublicKey, &v.Blob)
 		if err != nil {
 			return err
 		}
@@ -97,36 +98,71 @@ func (db *DB) InsertKey(ctx context.Context, p keystore.InsertKeyParams) error {
 	return db.write(ctx, func(tx transaction) error {
 		_, err := tx.exec(ctx, insertKey, k.Tenant[:], k.ID[:], k.Project, k.Name, k.Spec, k.Usage,
 			k.Protection, k.State, k.Description, k.Tags, k.Created, k.DeletionDate, k.DeletionProtection,
-			k.PrimaryVersion, k.HighestVersion, k.Revision)
+			k.Origin, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision)
 		if err != nil {
 			return err
 		}
-		return execInsertVersion(ctx, tx, k, &p.Version)
+		if err := execInsertVersion(ctx, tx, k, &p.Version); err != nil {
+			return err
+		}
+		n := &p.Name
+		_, err = tx.exec(ctx, insertKeyName, n.Tenant[:], n.Name, n.Kind, n.Key[:])
+		return err
 	})
 }
 
 // UpdateKey implements keystore.KeyDriver.
 func (db *DB) UpdateKey(ctx context.Context, p keystore.UpdateKeyParams) error {
-	return db.write(ctx, func(tx transaction) error { return execUpdateKey(ctx, tx, &p.Key) })
-}
-
-// InsertVersion implements keystore.KeyDriver.
-func (db *DB) InsertVersion(ctx context.Context, p keystore.InsertVersionParams) error {
 	return db.write(ctx, func(tx transaction) error {
 		if err := execUpdateKey(ctx, tx, &p.Key); err != nil {
 			return err
 		}
-		return execInsertVersion(ctx, tx, &p.Key, &p.Version)
+		if err := execUpdateVersions(ctx, tx, &p.Key, p.Changed); err != nil || p.Added == nil {
+			return err
+		}
+		return execInsertVersion(ctx, tx, &p.Key, p.Added)
+	})
+}
+
+// DestroyKey implements keystore.KeyDriver.
+func (db *DB) DestroyKey(ctx context.Context, p keystore.DestroyKeyParams) error {
+	return db.write(ctx, func(tx transaction) error {
+		if err := execUpdateKey(ctx, tx, &p.Key); err != nil {
+			return err
+		}
+		if err := execUpdateVersions(ctx, tx, &p.Key, p.Versions); err != nil {
+			return err
+		}
+		_, err := tx.exec(ctx, deleteNamesOfKey, p.Key.Tenant[:], p.Key.ID[:])
+		return err
 	})
 }
 
 func execUpdateKey(ctx context.Context, tx transaction, k *keystore.KeyRecord) error {
 	return tx.execOne(ctx, keystore.ErrStale, updateKey, k.State, k.Description, k.Tags, k.DeletionDate,
-		k.DeletionProtection, k.PrimaryVersion, k.HighestVersion, k.Revision, k.Tenant[:], k.ID[:], k.Revision-1)
+		k.DeletionProtection, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision,
+		k.Tenant[:], k.ID[:], k.Revision-1)
 }
 
-func execInsertVersion(ctx context.Context, tx transaction, k *keystore.KeyRecord, v *keystore.VersionRecord) error {
-	_, err := tx.exec(ctx, insertVersion, k.Tenant[:], k.ID[:], v.ID[:], v.Number, v.State, v.Created,
-		v.PublicKey, v.Blob)
-	return err
+// DueKeys implements keystore.KeyDriver.
+func (db *DB) DueKeys(ctx context.Context, p keystore.DueKeysParams) (due []*keystore.DueKeyRow, err error) {
+	err = db.list(ctx, func(rows *sql.Rows) error {
+		r := new(keystore.DueKeyRow)
+		due = append(due, r)
+		return rows.Scan(&r.Tenant, &r.ID)
+	}, selectDueKeys, p.Now, p.Limit)
+	return due, err
+}
+
+// TouchKeys implements keystore.KeyDriver.
+func (db *DB) TouchKeys(ctx context.Context, p keystore.TouchKeysParams) error {
+	return db.write(ctx, func(tx transaction) error {
+		for i := range p.Uses {
+			u := &p.Uses[i]
+			if _, err := tx.exec(ctx, touchKey, u.Tenant[:], u.Key[:], u.Time, u.Op); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -117,7 +117,9 @@ func connect(path string, connections int, options url.Values) (*sql.DB, error) 
 	options.Set("_defensive", "1") // no statement can damage the file
 	// The schema comes from a file that is not trusted: it may not call
 	// functions with side effects.
-	options.Set("_pragma", "trusted_schema(0)")
+	options.Add("_pragma", "trusted_schema(0)")
+	// What was destroyed is overwritten, not only forgotten.
+	options.Add("_pragma", "secure_delete(1)")
 	dsn := url.URL{Scheme: "file", Path: path, RawQuery: options.Encode()}
 	connector, err := sqlitedriver.NewConnector(dsn.String())
 	if err != nil {

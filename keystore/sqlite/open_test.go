@@ -186,11 +186,16 @@ var statementsWithoutTenant = map[string]string{
 	"listTenants":                       "lists tenants, for operators",
 	"selectSystemSecrets":               "the service's own",
 	"deleteExpiredClaims":               "housekeeping",
+	"selectDueKeys":                     "the keeper acts for all tenants",
+	"selectApproval":                    "operators'",
+	"listApprovals":                     "operators'",
+	"updateApproval":                    "operators'",
+	"deleteExpiredApprovals":            "housekeeping",
 }
 
 var (
 	startsStatement = regexp.MustCompile(`^(SELECT|UPDATE|DELETE|INSERT)\b`)
-	tenantCondition = regexp.MustCompile(`(?s)WHERE .*\btenant = (\?|excluded\.tenant)`)
+	tenantCondition = regexp.MustCompile(`(?s)WHERE .*\btenant = (\?\d?|excluded\.tenant)`)
 	ownTenant       = regexp.MustCompile(`(?s)\btenants\b.* WHERE id = \?`)
 	starColumn      = regexp.MustCompile(`SELECT\s+(\w+\.)?\*`)
 )

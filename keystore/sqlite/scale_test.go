@@ -134,8 +134,11 @@ func populateTenant(ctx context.Context, tx transaction, number int) ([]scaleKey
 		id, name := uuid.NewV7(), fmt.Sprint("orders/key-", i)
 		k := keystore.KeyRecord{Tenant: t, ID: id}
 		_, err := tx.exec(ctx, insertKey, t[:], id[:], "default", name, "AES_256", "ENCRYPT_DECRYPT", "HSM", "ENABLED",
-			"", "{}", 1, nil, false, 1, 1, 1)
+			"", "{}", 1, nil, false, "GENERATED", 0, nil, nil, 1, 1, 1)
 		if err != nil {
+			return nil, err
+		}
+		if _, err := tx.exec(ctx, insertKeyName, t[:], name, "NAME", id[:]); err != nil {
 			return nil, err
 		}
 		v := keystore.VersionRecord{ID: id, Number: 1, State: "ENABLED", Blob: make([]byte, 150)}

@@ -10,14 +10,18 @@ import (
 var (
 	readStatements = []string{
 		selectTenant, selectTenantID, listTenants, selectProject, listProjects,
-		selectKey, selectKeyID, listKeys, listKeysOfProject,
+		selectKey, listKeys, listKeysOfProject, selectDueKeys, selectNonces,
+		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
+		selectApproval, listApprovals,
 		selectSystemSecrets,
 	}
 	writeStatements = []string{
 		insertTenant, updateTenant, insertProject,
-		insertKey, updateKey, insertVersion,
-		insertCredential, updateCredential, deleteSecrets, insertSecret,
+		insertKey, updateKey, touchKey, insertVersion, updateVersion, updateNonces,
+		insertKeyName, selectLiveKey, upsertAlias, deleteAlias, deleteNamesOfKey,
+		insertCredential, updateCredential, touchCredential, deleteSecrets, insertSecret,
+		insertApproval, updateApproval, deleteExpiredApprovals,
 		insertSystemSecret,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,
 	}

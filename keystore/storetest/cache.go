@@ -51,8 +51,8 @@ func (w *watched) Key(ctx context.Context, p keystore.KeyParams) (*keystore.KeyR
 	return watchedRead(ctx, w, "Key", w.Driver.Key, p)
 }
 
-func (w *watched) KeyID(ctx context.Context, p keystore.KeyIDParams) (keystore.Bytes, error) {
-	return watchedRead(ctx, w, "KeyID", w.Driver.KeyID, p)
+func (w *watched) KeyName(ctx context.Context, p keystore.KeyNameParams) (*keystore.KeyNameRow, error) {
+	return watchedRead(ctx, w, "KeyName", w.Driver.KeyName, p)
 }
 
 func (w *watched) CredentialForAuthentication(ctx context.Context, p keystore.CredentialForAuthenticationParams) (*keystore.CredentialRow, error) {
@@ -88,6 +88,7 @@ func testCache(t *testing.T, open func(*testing.T) keystore.Driver) {
 	t.Run("WarmLookUpsAllocateNothing", func(t *testing.T) { testAllocations(t, e, tenant) })
 	t.Run("OlderLoadNeverWins", func(t *testing.T) { testOlderLoad(t, e, w, tenant) })
 	t.Run("OlderAbsenceNeverWins", func(t *testing.T) { testOlderAbsence(t, e, w, tenant) })
+	t.Run("OlderAliasNeverWins", func(t *testing.T) { testOlderAlias(t, e, w, tenant) })
 	t.Run("OlderCredentialNeverWins", func(t *testing.T) { testOlderCredential(t, e, w, tenant) })
 	t.Run("KeysBelongToTheTenantAsItIs", func(t *testing.T) { testTenantOfKeys(t, e, tenant) })
 	t.Run("InvalidateShowsChangesOfOthers", func(t *testing.T) { testInvalidate(t, e, w, tenant) })
@@ -176,7 +177,7 @@ func testOlderLoad(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 
 // testOlderAbsence: the same with a name that is not there yet.
 func testOlderAbsence(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
-	held, release := w.holdFirst(t, "KeyID")
+	held, release := w.holdFirst(t, "KeyName")
 	slow := make(chan error, 1)
 	go func() {
 		_, err := e.Lookup(t.Context(), tenant.ID, "older-absence")
@@ -189,6 +190,32 @@ func testOlderAbsence(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
 		t.Errorf("the slow look-up: %v, want that there is no such key", err)
 	}
 	e.lookup(t, tenant.ID, "older-absence")
+}
+
+// testOlderAlias: the same with an alias that is moved meanwhile.
+func testOlderAlias(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
+	ctx := t.Context()
+	from, to := e.key(t, tenant, "alias-from"), e.key(t, tenant, "alias-to")
+	if err := e.SetAlias(ctx, tenant.ID, from.ID, "older-alias"); err != nil {
+		t.Fatal(err)
+	}
+	held, release := w.holdFirst(t, "KeyName")
+	slow := make(chan *kms.Key, 1)
+	go func() {
+		got, _ := e.Lookup(ctx, tenant.ID, "older-alias")
+		slow <- got
+	}()
+	<-held
+	if err := e.SetAlias(ctx, tenant.ID, to.ID, "older-alias"); err != nil {
+		t.Error(err)
+	}
+	release()
+	if got := <-slow; got == nil || got.ID != from.ID {
+		t.Errorf("the slow look-up: %+v, want the key that it had read", got)
+	}
+	if got := e.lookup(t, tenant.ID, "older-alias"); got.ID != to.ID {
+		t.Errorf("the alias leads to %s after it was moved", got.Name)
+	}
 }
 
 func testOlderCredential(t *testing.T, e *env, w *watched, tenant *kms.Tenant) {
@@ -341,8 +368,8 @@ func (noKeys) Key(context.Context, keystore.KeyParams) (*keystore.KeyRow, error)
 	return nil, keystore.ErrMissing
 }
 
-func (noKeys) KeyID(context.Context, keystore.KeyIDParams) (keystore.Bytes, error) {
-	return keystore.Bytes{}, keystore.ErrMissing
+func (noKeys) KeyName(context.Context, keystore.KeyNameParams) (*keystore.KeyNameRow, error) {
+	return nil, keystore.ErrMissing
 }
 
 // guesses is how many names and ids are guessed, and guessedBytes how much

@@ -47,15 +47,16 @@ var damages = []struct {
 	}},
 	{keystore.ObjectKey, "key_versions", map[string][]any{
 		"number": {null, zero, int64(2), huge, wrong}, "id": {null, []byte{}, wrong},
-		"state": {null, blank, unknown, wrong}, "created": {null, unknown, wrong},
-		"public_key": {[]byte{1}, unknown}, "blob": {null, []byte{}, unknown},
+		"state":      {null, blank, unknown, wrong, string(kms.VersionDestroyed), string(kms.VersionPendingDestruction)},
+		"created":    {null, unknown, wrong},
+		"public_key": {[]byte{1}, unknown}, "blob": {null, []byte{}, unknown}, "destroy_at": {int64(1), unknown},
 	}},
 	{keystore.ObjectCredential, "credentials", map[string][]any{
 		"project": {null, blank, wrong}, "name": {null, blank, wrong, "\x00"}, "component": {null, wrong},
 		"scopes":   {null, blank, "null", "[]", `{}`, `[1]`, wrong},
 		"networks": {null, blank, "null", `["10.0.0.0"]`, `[""]`, wrong},
 		"created":  {null, unknown}, "expires": {unknown, blank, wrong}, "revoked": {unknown, blank, wrong},
-		"revision": {null, zero},
+		"revision": {null, zero}, "last_used": {unknown}, "last_address": {null, wrong},
 	}},
 	{keystore.ObjectCredential, "credential_secrets", map[string][]any{
 		"hash": {null, []byte{}, wrong, unknown}, "pepper_version": {null, zero, huge}, "created": {null, wrong},

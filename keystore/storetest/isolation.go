@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"time"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/keystore"
@@ -16,6 +17,7 @@ type objects struct {
 	tenant     *kms.Tenant
 	project    string
 	key        *kms.Key
+	alias      string
 	credential *kms.Credential
 	claim      kms.IdempotencyKey
 }
@@ -35,6 +37,10 @@ var reaching = map[string][]attempt{
 			_, err := s.Lookup(ctx, tenant.ID, o.key.Name)
 			return err
 		},
+		func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+			_, err := s.Lookup(ctx, tenant.ID, o.alias)
+			return err
+		},
 	},
 	"CreateKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		k := sampleKey(tenant, "intruder")
@@ -48,6 +54,35 @@ var reaching = map[string][]attempt{
 	"UpdateKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		state := kms.KeyDisabled
 		_, err := s.UpdateKey(ctx, tenant.ID, o.key.ID, 1, kms.KeyChange{State: &state})
+		return err
+	}},
+	"UpdateVersion": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.UpdateVersion(ctx, tenant.ID, o.key.ID, 1, 1, kms.VersionChange{State: kms.VersionDisabled})
+		return err
+	}},
+	"DestroyVersion": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.DestroyVersion(ctx, tenant.ID, o.key.ID, 1, 1)
+		return err
+	}},
+	"DestroyKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.DestroyKey(ctx, tenant.ID, o.key.ID, 1)
+	}},
+	"SetRotation": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.SetRotation(ctx, tenant.ID, o.key.ID, 1, time.Hour, start)
+		return err
+	}},
+	"LeaseNonces": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.LeaseNonces(ctx, tenant.ID, o.key.ID, 1, 1)
+		return err
+	}},
+	"SetAlias": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.SetAlias(ctx, tenant.ID, o.key.ID, "intruder")
+	}},
+	"DeleteAlias": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.DeleteAlias(ctx, tenant.ID, o.alias)
+	}},
+	"KeyAliases": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.KeyAliases(ctx, tenant.ID, o.key.ID)
 		return err
 	}},
 	"Project": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
@@ -92,6 +127,15 @@ var withoutTenant = map[string]string{
 	"ListProjects":                "ListsHoldTheTenantsOwnObjects",
 	"ListKeys":                    "ListsHoldTheTenantsOwnObjects",
 	"ListCredentials":             "ListsHoldTheTenantsOwnObjects",
+	"ListAliases":                 "ListsHoldTheTenantsOwnObjects",
+	"TouchKeys":                   "says nothing of what it found: UsesOfAnotherTenantsObjectsChangeNothing",
+	"TouchCredentials":            "says nothing of what it found: UsesOfAnotherTenantsObjectsChangeNothing",
+	"DueKeys":                     "the service's own keeper acts for all tenants",
+	"CreateApproval":              "operators only",
+	"Approval":                    "operators only",
+	"Approve":                     "operators only",
+	"UseApproval":                 "operators only",
+	"ListApprovals":               "operators only",
 	"CredentialForAuthentication": "finds out the tenant",
 	"SystemSecrets":               "the service's own",
 	"PutSystemSecret":             "the service's own",
@@ -105,8 +149,8 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	theirs := makeObjects(t, e, owner)
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
-		credential: sampleCredential(owner.ID, "missing"),
-		claim:      kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"},
+		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"),
+		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"},
 	}
 
 	t.Run("EveryMethodIsCovered", func(t *testing.T) {
@@ -161,6 +205,9 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		if list, _, err := e.ListCredentials(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListCredentials = %v, %v", list, err)
 		}
+		if list, _, err := e.ListAliases(ctx, intruder.ID, page); err != nil || len(list) != 0 {
+			t.Errorf("ListAliases = %v, %v", list, err)
+		}
 		if list, _, err := e.ListProjects(ctx, intruder.ID, page); err != nil || len(list) != 1 {
 			t.Errorf("ListProjects = %v, %v; want the default one", list, err)
 		}
@@ -173,7 +220,10 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	if err := e.CreateProject(t.Context(), &kms.Project{Tenant: tenant.ID, Name: o.project, Created: start}); err != nil {
 		t.Fatal(err)
 	}
-	o.key = e.key(t, tenant, "secret-key")
+	o.key, o.alias = e.key(t, tenant, "secret-key"), "secret-alias"
+	if err := e.SetAlias(t.Context(), tenant.ID, o.key.ID, o.alias); err != nil {
+		t.Fatal(err)
+	}
 	o.credential = e.credential(t, tenant.ID, "secret-credential")
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
@@ -192,6 +242,7 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 		"CreateKey":    func() error { return e.CreateKey(ctx, sampleKey(missing, "any")) },
 		"AddVersion":   func() error { _, err := e.AddVersion(ctx, missing.ID, uuid.NewV7(), 1, sampleVersion(2)); return err },
 		"UpdateKey":    func() error { _, err := e.UpdateKey(ctx, missing.ID, uuid.NewV7(), 1, kms.KeyChange{}); return err },
+		"ListAliases":  func() error { _, _, err := e.ListAliases(ctx, missing.ID, page); return err },
 		"ListKeys":     func() error { _, _, err := e.ListKeys(ctx, missing.ID, "", page); return err },
 		"CreateProject": func() error {
 			return e.CreateProject(ctx, &kms.Project{Tenant: missing.ID, Name: "any", Created: start})

@@ -67,6 +67,8 @@ func testKeyRoundTrip(t *testing.T, e *env, tenant *kms.Tenant) {
 	asymmetric.Description = "line one\nline two \"quoted\" ☂"
 	asymmetric.Tags = map[string]string{"team": "payments", "": "empty key", "nul": "\x00", "☂": ""}
 	asymmetric.DeletionProtection = true
+	asymmetric.Origin = kms.OriginImportedProcess
+	asymmetric.RotationPeriod, asymmetric.NextRotation = 90*24*time.Hour, start.Add(90*24*time.Hour)
 	pending := sampleKey(tenant, "pending")
 	pending.State, pending.DeletionDate = kms.KeyPendingDeletion, start.Add(30*24*time.Hour)
 
@@ -166,6 +168,12 @@ func testUnusableKeys(t *testing.T, e *env, tenant *kms.Tenant) {
 		"public key":          func(k *kms.Key) { k.Versions[0].PublicKey = []byte{1} },
 		"no public key":       func(k *kms.Key) { k.Spec, k.Usage = kms.SpecP256, kms.UsageSignVerify },
 		"version state":       func(k *kms.Key) { k.Versions[0].State = "" },
+		"origin":              func(k *kms.Key) { k.Origin = "" },
+		"date without period": func(k *kms.Key) { k.NextRotation = start },
+		"period without date": func(k *kms.Key) { k.RotationPeriod = time.Hour },
+		"destroyed":           func(k *kms.Key) { k.State = "DESTROYED" },
+		"destroyed version":   func(k *kms.Key) { k.Versions[0].State, k.Versions[0].Blob = kms.VersionDestroyed, nil },
+		"destruction date":    func(k *kms.Key) { k.Versions[0].DestroyAt = start },
 		"revision":            func(k *kms.Key) { k.Revision = 2 },
 	} {
 		k := sampleKey(tenant, "unusable")
@@ -177,8 +185,6 @@ func testUnusableKeys(t *testing.T, e *env, tenant *kms.Tenant) {
 	}
 }
 
-// testVersionNumbers destroys the newest version behind the store's back, as
-// a later release will do by itself, and expects its number to stay used.
 func testVersionNumbers(t *testing.T, e *env, tenant *kms.Tenant) {
 	ctx := t.Context()
 	k := e.key(t, tenant, "numbers")
@@ -187,7 +193,7 @@ func testVersionNumbers(t *testing.T, e *env, tenant *kms.Tenant) {
 			t.Fatal(err)
 		}
 	}
-	// Version 3 becomes another key's, which is as good as gone.
+	// Version 3 becomes another key's, as if its row had never been there.
 	elsewhere := uuid.NewV7()
 	e.driver.(Damager).Damage(t, Damage{Table: "key_versions", Column: "key_id", Value: elsewhere[:],
 		Key: "id", KeyValue: versionID(e.lookup(t, tenant.ID, "numbers"), 3)})

@@ -42,6 +42,11 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 	}{
 		{"Tenants", testTenants},
 		{"Keys", testKeys},
+		{"Lifecycle", testLifecycle},
+		{"Aliases", testAliases},
+		{"Nonces", testNonces},
+		{"LastUses", testLastUses},
+		{"Approvals", testApprovals},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},
@@ -114,7 +119,7 @@ func sampleKey(t *kms.Tenant, name string) *kms.Key {
 	return &kms.Key{
 		ID: uuid.NewV7(), Tenant: t, Project: kms.DefaultProject, Name: name,
 		Spec: kms.SpecAES256, Usage: kms.UsageEncryptDecrypt, Protection: kms.ProtectionHSM, State: kms.KeyEnabled,
-		Created: start, Primary: 1, Versions: []*kms.Version{sampleVersion(1)}, Revision: 1,
+		Created: start, Origin: kms.OriginGenerated, Primary: 1, Versions: []*kms.Version{sampleVersion(1)}, Revision: 1,
 	}
 }
 

@@ -1,0 +1,190 @@
+package keystore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// UpdateVersion implements kms.KeyLifecycle. A change after which the version
+// would have a date of destruction without being pending destruction, or the
+// other way round, is refused with KindInvalidArgument.
+func (s *Store) UpdateVersion(ctx context.Context, tenant, key uuid.UUID, revision uint64, number uint32, change kms.VersionChange) (*kms.Key, error) {
+	return s.changeVersion(ctx, keyID{tenant, key}, revision, number, func(v *kms.Version) error {
+		if change.State == kms.VersionDestroyed {
+			return errArgument("state", "is reached by destruction only")
+		}
+		v.State, v.DestroyAt = change.State, storedTime(change.DestroyAt)
+		return nil
+	})
+}
+
+// DestroyVersion implements kms.KeyLifecycle. KindInvalidArgument when there
+// is no such version, when it is destroyed already and when it is the primary
+// one, without which the key could do nothing new.
+func (s *Store) DestroyVersion(ctx context.Context, tenant, key uuid.UUID, revision uint64, number uint32) (*kms.Key, error) {
+	return s.changeVersion(ctx, keyID{tenant, key}, revision, number, func(v *kms.Version) error {
+		destroyVersion(v)
+		return nil
+	})
+}
+
+// destroyVersion makes a version a tombstone.
+func destroyVersion(v *kms.Version) {
+	v.State, v.DestroyAt, v.Blob = kms.VersionDestroyed, time.Time{}, nil
+}
+
+func (s *Store) changeVersion(ctx context.Context, id keyID, revision uint64, number uint32,
+	change func(*kms.Version) error) (*kms.Key, error) {
+	return s.changeKey(ctx, id, revision, func(stored *storedKey) (versionChanges, error) {
+		v := stored.key.Version(number)
+		if v == nil || v.State == kms.VersionDestroyed {
+			return versionChanges{}, errArgument("version", "there is none of that number")
+		}
+		return versionChanges{changed: []*kms.Version{v}}, change(v)
+	})
+}
+
+// DestroyKey implements kms.KeyLifecycle.
+func (s *Store) DestroyKey(ctx context.Context, tenant, key uuid.UUID, revision uint64) error {
+	id := keyID{tenant, key}
+	t, err := s.tenants.get(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	stored, err := s.readKey(ctx, id)
+	if err != nil {
+		return err
+	}
+	k := stored.key
+	if k.Revision != revision {
+		return errRevision()
+	}
+	k.Tenant, k.State, k.DeletionDate = t, keyDestroyed, time.Time{}
+	k.Revision++
+	for _, v := range k.Versions {
+		destroyVersion(v)
+	}
+	record, err := encodeKey(k, stored.highest)
+	if err != nil {
+		return err
+	}
+	// Its names lead to the dropped entry until they are given to others.
+	defer s.keys.drop(id)
+	return translate(s.driver.DestroyKey(ctx, DestroyKeyParams{Key: record, Versions: encodeVersions(k.Versions)}))
+}
+
+// SetRotation implements kms.KeyLifecycle. KindInvalidArgument for a period
+// without a date, a date without a period, and a negative period.
+func (s *Store) SetRotation(ctx context.Context, tenant, key uuid.UUID, revision uint64, period time.Duration, next time.Time) (*kms.Key, error) {
+	return s.changeKey(ctx, keyID{tenant, key}, revision, func(stored *storedKey) (versionChanges, error) {
+		stored.key.RotationPeriod, stored.key.NextRotation = period.Truncate(time.Microsecond), storedTime(next)
+		return versionChanges{}, nil
+	})
+}
+
+// DueKeys implements kms.KeyLifecycle, the longest due first. Rows that name
+// no key are reported to the log and left out.
+func (s *Store) DueKeys(ctx context.Context, now time.Time, limit int) ([]kms.DueKey, error) {
+	if limit < 1 {
+		return nil, errArgument("limit", reasonRange)
+	}
+	rows, err := s.driver.DueKeys(ctx, DueKeysParams{Now: timestamp(now), Limit: limit})
+	if err != nil {
+		return nil, translate(err)
+	}
+	due := make([]kms.DueKey, 0, len(rows))
+	for _, row := range rows {
+		d := newDecoder(ObjectKey, rowID(row.Tenant), rowID(row.ID))
+		k := kms.DueKey{Tenant: d.id(row.Tenant, "tenant"), Key: d.id(row.ID, "id")}
+		if err := d.result(); err != nil {
+			s.damaged(err)
+			continue
+		}
+		due = append(due, k)
+	}
+	return due, nil
+}
+
+// LeaseNonces implements kms.KeyLifecycle. ErrNotFound when there is no such
+// version or it is destroyed.
+func (s *Store) LeaseNonces(ctx context.Context, tenant, key uuid.UUID, number uint32, block uint64) (uint64, error) {
+	p := NoncesParams{Tenant: tenant, Key: key, Number: number}
+	for {
+		row, err := s.driver.Nonces(ctx, p)
+		if err != nil {
+			return 0, translate(err)
+		}
+		if row.State.String == string(kms.VersionDestroyed) {
+			return 0, kms.ErrNotFound
+		}
+		was, err := decodeNonces(p, row)
+		if err != nil {
+			return 0, s.decoded(err)
+		}
+		if block > math.MaxInt64-was {
+			return 0, errArgument("block", reasonRange)
+		}
+		err = s.driver.UpdateNonces(ctx, UpdateNoncesParams{NoncesParams: p, Was: was, Nonces: was + block})
+		switch {
+		case err == nil:
+			return was + block, nil
+		case err != ErrStale:
+			return 0, translate(err)
+		}
+		// Another lease was faster; each round lets one of them through.
+	}
+}
+
+func decodeNonces(p NoncesParams, r *NoncesRow) (uint64, error) {
+	d := newDecoder(ObjectKey, p.Tenant, p.Key)
+	nonces := d.integer(r.Nonces, "version nonces", 0, math.MaxInt64)
+	return uint64(nonces), d.result()
+}
+
+// touchBatch bounds the uses that one transaction stores, so that it holds up
+// a writer no longer than another write would.
+const touchBatch = 500
+
+// TouchKeys implements kms.KeyLifecycle. What is cached of the keys stays: a
+// last use is no state that anything is decided by.
+func (s *Store) TouchKeys(ctx context.Context, uses []kms.KeyUse) error {
+	records := make([]KeyUseRecord, len(uses))
+	for i, u := range uses {
+		records[i] = KeyUseRecord{Tenant: u.Tenant, Key: u.Key, Time: timestamp(u.Time), Op: string(u.Op)}
+	}
+	slices.SortFunc(records, func(a, b KeyUseRecord) int {
+		return cmp.Or(a.Tenant.Compare(b.Tenant), a.Key.Compare(b.Key), cmp.Compare(a.Time, b.Time))
+	})
+	for batch := range slices.Chunk(records, touchBatch) {
+		if err := s.driver.TouchKeys(ctx, TouchKeysParams{Uses: batch}); err != nil {
+			return translate(err)
+		}
+	}
+	return nil
+}
+
+// TouchCredentials implements kms.CredentialUses; see TouchKeys.
+func (s *Store) TouchCredentials(ctx context.Context, uses []kms.CredentialUse) error {
+	records := make([]CredentialUseRecord, len(uses))
+	for i, u := range uses {
+		if !storableText(u.Address) {
+			return errArgument("address", "is not text")
+		}
+		records[i] = CredentialUseRecord{Tenant: u.Tenant, Credential: u.Credential, Time: timestamp(u.Time), Address: u.Address}
+	}
+	slices.SortFunc(records, func(a, b CredentialUseRecord) int {
+		return cmp.Or(a.Tenant.Compare(b.Tenant), a.Credential.Compare(b.Credential), cmp.Compare(a.Time, b.Time))
+	})
+	for batch := range slices.Chunk(records, touchBatch) {
+		if err := s.driver.TouchCredentials(ctx, TouchCredentialsParams{Uses: batch}); err != nil {
+			return translate(err)
+		}
+	}
+	return nil
+}

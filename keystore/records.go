@@ -1,0 +1,418 @@
+package keystore
+
+import "uuid"
+
+// Timestamp is a time as it is stored: UTC microseconds since 1970.
+type Timestamp = int64
+
+// The parameters and rows of tenants and projects.
+type (
+	TenantParams      struct{ ID uuid.UUID }
+	TenantIDParams    struct{ Name string }
+	ListTenantsParams struct {
+		After string
+		Limit int
+	}
+	InsertTenantParams struct {
+		Tenant  TenantRecord
+		Project ProjectRecord
+	}
+	UpdateTenantParams struct{ Tenant TenantRecord }
+
+	ProjectParams struct {
+		Tenant uuid.UUID
+		Name   string
+	}
+	ListProjectsParams struct {
+		Tenant uuid.UUID
+		After  string
+		Limit  int
+	}
+	InsertProjectParams struct{ Project ProjectRecord }
+)
+
+// TenantRecord is a tenant as it is written.
+type TenantRecord struct {
+	ID                uuid.UUID
+	Name              string
+	Tier              string
+	State             string
+	AllowSealed       bool
+	SealingID         uuid.UUID
+	SealingDomain     uuid.UUID
+	SealingGeneration uint32
+	SealingWrapped    []byte
+	Created           Timestamp
+	Revision          uint64
+}
+
+// TenantRow is a tenant as it was found.
+type TenantRow struct {
+	ID                Bytes
+	Name              Text
+	Tier              Text
+	State             Text
+	AllowSealed       Integer
+	SealingID         Bytes
+	SealingDomain     Bytes
+	SealingGeneration Integer
+	SealingWrapped    Bytes
+	Created           Integer
+	Revision          Integer
+}
+
+// ProjectRecord is a project as it is written.
+type ProjectRecord struct {
+	Tenant  uuid.UUID
+	Name    string
+	Created Timestamp
+}
+
+// ProjectRow is a project as it was found.
+type ProjectRow struct {
+	Name    Text
+	Created Integer
+}
+
+// The parameters of keys and versions.
+type (
+	KeyParams     struct{ Tenant, ID uuid.UUID }
+	KeyNameParams struct {
+		Tenant uuid.UUID
+		Name   string
+	}
+	ListKeysParams struct {
+		Tenant  uuid.UUID
+		Project string // "": all projects
+		After   string
+		Limit   int
+	}
+	InsertKeyParams struct {
+		Key     KeyRecord
+		Version VersionRecord
+		Name    KeyNameRecord
+	}
+	UpdateKeyParams struct {
+		Key     KeyRecord
+		Added   *VersionRecord // nil: none
+		Changed []VersionRecord
+	}
+	DestroyKeyParams struct {
+		Key      KeyRecord
+		Versions []VersionRecord
+	}
+	DueKeysParams struct {
+		Now   Timestamp
+		Limit int
+	}
+	DueKeyRow struct{ Tenant, ID Bytes }
+
+	// TouchKeysParams has the uses in the order of tenant and key, so that
+	// two of them at once cannot wait for each other.
+	TouchKeysParams struct{ Uses []KeyUseRecord }
+	KeyUseRecord    struct {
+		Tenant uuid.UUID
+		Key    uuid.UUID
+		Time   Timestamp
+		Op     string
+	}
+)
+
+// KeyRecord is a key as it is written.
+type KeyRecord struct {
+	Tenant             uuid.UUID
+	ID                 uuid.UUID
+	Project            string
+	Name               string
+	Spec               string
+	Usage              string
+	Protection         string
+	State              string
+	Description        string
+	Tags               string // a JSON object
+	Created            Timestamp
+	DeletionDate       *Timestamp
+	DeletionProtection bool
+	Origin             string
+	RotationPeriod     int64 // microseconds, 0 for none
+	NextRotation       *Timestamp
+	Due                *Timestamp // the earliest date at which something is due
+	PrimaryVersion     uint32
+	HighestVersion     uint32 // the highest number ever used
+	Revision           uint64
+}
+
+// KeyRow is a key with its versions, ascending, as it was found.
+type KeyRow struct {
+	ID                 Bytes
+	Project            Text
+	Name               Text
+	Spec               Text
+	Usage              Text
+	Protection         Text
+	State              Text
+	Description        Text
+	Tags               Text
+	Created            Integer
+	DeletionDate       Integer
+	DeletionProtection Integer
+	Origin             Text
+	RotationPeriod     Integer
+	NextRotation       Integer
+	Due                Integer
+	PrimaryVersion     Integer
+	HighestVersion     Integer
+	Revision           Integer
+	LastUsed           Integer
+	LastUsedOp         Text
+	Versions           []VersionRow
+}
+
+// VersionRecord is a version as it is written.
+type VersionRecord struct {
+	ID        uuid.UUID
+	Number    uint32
+	State     string
+	Created   Timestamp
+	DestroyAt *Timestamp
+	PublicKey []byte
+	Blob      []byte // nil of a destroyed version
+}
+
+// VersionRow is a version as it was found.
+type VersionRow struct {
+	ID        Bytes
+	Number    Integer
+	State     Text
+	Created   Integer
+	DestroyAt Integer
+	PublicKey Bytes
+	Blob      Bytes
+}
+
+// The parameters and rows of nonces.
+type (
+	NoncesParams struct {
+		Tenant, Key uuid.UUID
+		Number      uint32
+	}
+	UpdateNoncesParams struct {
+		NoncesParams
+		Was, Nonces uint64
+	}
+	NoncesRow struct {
+		State  Text
+		Nonces Integer
+	}
+)
+
+// The kinds of names as they are stored.
+const (
+	KindName  = "NAME"
+	KindAlias = "ALIAS"
+)
+
+// KeyNameRecord is a name or an alias of a key as it is written.
+type KeyNameRecord struct {
+	Tenant uuid.UUID
+	Name   string
+	Kind   string
+	Key    uuid.UUID
+}
+
+// KeyNameRow is a name or an alias of a key as it was found.
+type KeyNameRow struct {
+	Name Text
+	Kind Text
+	Key  Bytes
+}
+
+// The parameters of aliases.
+type (
+	SetAliasParams    struct{ Name KeyNameRecord }
+	DeleteAliasParams struct {
+		Tenant uuid.UUID
+		Name   string
+	}
+	ListAliasesParams struct {
+		Tenant uuid.UUID
+		Key    *uuid.UUID // nil: of all keys
+		After  string
+		Limit  int
+	}
+)
+
+// The parameters of credentials.
+type (
+	CredentialForAuthenticationParams struct{ ID uuid.UUID }
+	CredentialParams                  struct{ Tenant, ID uuid.UUID }
+	ListCredentialsParams             struct {
+		Tenant    uuid.UUID
+		AfterName string
+		AfterID   []byte // names of credentials are not unique
+		Limit     int
+	}
+	InsertCredentialParams struct{ Credential CredentialRecord }
+	UpdateCredentialParams struct{ Credential CredentialRecord }
+
+	// TouchCredentialsParams has the uses in the order of tenant and
+	// credential; see TouchKeysParams.
+	TouchCredentialsParams struct{ Uses []CredentialUseRecord }
+	CredentialUseRecord    struct {
+		Tenant     uuid.UUID
+		Credential uuid.UUID
+		Time       Timestamp
+		Address    string
+	}
+)
+
+// CredentialRecord is a credential as it is written.
+type CredentialRecord struct {
+	Tenant    uuid.UUID
+	ID        uuid.UUID
+	Project   string
+	Name      string
+	Component string
+	Scopes    string // a JSON array of strings
+	Networks  string // a JSON array of strings
+	Created   Timestamp
+	Expires   *Timestamp
+	Revoked   *Timestamp
+	Revision  uint64
+	Secrets   []SecretRecord
+}
+
+// CredentialRow is a credential with its secrets, in the order in which they
+// were written, as it was found.
+type CredentialRow struct {
+	Tenant    Bytes
+	ID        Bytes
+	Project   Text
+	Name      Text
+	Component Text
+	Scopes    Text
+	Networks  Text
+	Created   Integer
+	Expires   Integer
+	Revoked   Integer
+	Revision  Integer
+	LastUsed  Integer
+	Secrets   []SecretRow
+
+	LastAddress Text
+}
+
+// SecretRecord is one secret of a credential as it is written.
+type SecretRecord struct {
+	Hash          []byte
+	PepperVersion uint32
+	Created       Timestamp
+	Expires       *Timestamp
+}
+
+// SecretRow is one secret of a credential as it was found.
+type SecretRow struct {
+	Hash          Bytes
+	PepperVersion Integer
+	Created       Integer
+	Expires       Integer
+}
+
+// The parameters of approvals.
+type (
+	ApprovalParams struct {
+		ID  uuid.UUID
+		Now Timestamp
+	}
+	ListApprovalsParams struct {
+		Now   Timestamp
+		After []byte // an id
+		Limit int
+	}
+	InsertApprovalParams         struct{ Approval ApprovalRecord }
+	UpdateApprovalParams         struct{ Approval ApprovalRecord }
+	DeleteExpiredApprovalsParams struct {
+		Now   Timestamp
+		Limit int
+	}
+)
+
+// ApprovalRecord is an approval as it is written.
+type ApprovalRecord struct {
+	ID          uuid.UUID
+	Op          string
+	Resource    string
+	Fingerprint []byte
+	RequestedBy uuid.UUID
+	ApprovedBy  *uuid.UUID
+	Used        bool
+	Created     Timestamp
+	Expires     Timestamp
+	Revision    uint64
+}
+
+// ApprovalRow is an approval as it was found.
+type ApprovalRow struct {
+	ID          Bytes
+	Op          Text
+	Resource    Text
+	Fingerprint Bytes
+	RequestedBy Bytes
+	ApprovedBy  Bytes
+	Used        Integer
+	Created     Integer
+	Expires     Integer
+	Revision    Integer
+}
+
+// The parameters and rows of the service's own secrets.
+type (
+	SystemSecretsParams      struct{ Name string }
+	InsertSystemSecretParams struct {
+		Name    string
+		Version uint32
+		Blob    []byte
+		Created Timestamp
+	}
+	SystemSecretRow struct {
+		Version Integer
+		Blob    Bytes
+		Created Integer
+	}
+)
+
+// ClaimID names a claim.
+type ClaimID struct {
+	Tenant     uuid.UUID
+	Credential uuid.UUID
+	Claim      []byte
+}
+
+// The parameters and rows of idempotency.
+type (
+	ClaimParams struct {
+		ClaimID
+		Fingerprint []byte
+		Now         Timestamp
+		Expires     Timestamp
+	}
+	FinishClaimParams struct {
+		ClaimID
+		Status   int
+		Resource string
+		Secret   bool
+		Expires  Timestamp
+	}
+	DeleteClaimParams         struct{ ClaimID }
+	DeleteExpiredClaimsParams struct {
+		Now   Timestamp
+		Limit int
+	}
+	ClaimRow struct {
+		Fingerprint Bytes
+		State       Text
+		Status      Integer
+		Resource    Text
+		Secret      Integer
+	}
+)
