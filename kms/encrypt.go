@@ -42,7 +42,7 @@ func (s *Service) Encrypt(ctx context.Context, t *Ticket, ref string, in Encrypt
 			}
 			return seal.preparePublic(t, in)
 		},
-		nodes:   func(*Ticket) ([]NodeID, error) { return s.device.Nodes(&seal.work) },
+		nodes:   s.sealNodes(ctx, &seal),
 		execute: seal.execute(s.device),
 	})
 	if err != nil {
@@ -92,6 +92,23 @@ func (e *sealing) seal(key *Key, v *Version, alg Algorithm, plaintext, aad []byt
 	e.work = Work{
 		Verb: VerbEncrypt, Algorithm: alg, Key: key, Version: v,
 		Input: committed, Nonce: e.header[headerSize-nonceSize:], AAD: envelopeAAD(e.header, aad),
+	}
+}
+
+// sealNodes counts the nonce of an encryption, once it was admitted, and
+// returns the nodes for it.
+func (s *Service) sealNodes(ctx context.Context, e *sealing) func(*Ticket) ([]NodeID, error) {
+	return func(*Ticket) ([]NodeID, error) {
+		if e.header != nil {
+			rotate, err := s.nonces.take(ctx, e.work.Key, e.work.Version)
+			if rotate {
+				s.wantRotation(e.work.Key)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return s.device.Nodes(&e.work)
 	}
 }
 
@@ -347,7 +364,7 @@ func (s *Service) DataKey(ctx context.Context, t *Ticket, ref string, in DataKey
 			rand.Read(out.Plaintext)
 			return seal.prepare(t, EncryptInput{Plaintext: out.Plaintext, AAD: in.AAD})
 		},
-		nodes:   func(*Ticket) ([]NodeID, error) { return s.device.Nodes(&seal.work) },
+		nodes:   s.sealNodes(ctx, &seal),
 		execute: seal.execute(s.device),
 	})
 	clear(seal.work.Input)

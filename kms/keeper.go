@@ -53,6 +53,7 @@ func (k *Keeper) loop() {
 		k.sweep()
 		select {
 		case <-k.stop:
+			k.storeUses()
 			return
 		case due := <-k.wanted:
 			k.rotate(due)
@@ -61,8 +62,18 @@ func (k *Keeper) loop() {
 	}
 }
 
-// sweep does what is due by date.
+// storeUses stores last uses.
+func (k *Keeper) storeUses() {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	if err := k.service.storeUses(ctx); err != nil {
+		k.service.log.Error("keeper: storing last uses", slog.Any("error", err))
+	}
+}
+
+// sweep stores last uses and does what is due by date.
 func (k *Keeper) sweep() {
+	k.storeUses()
 	ctx, cancel := context.WithTimeout(context.Background(), keeperInterval)
 	defer cancel()
 	for {

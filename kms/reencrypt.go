@@ -79,7 +79,7 @@ func (s *Service) Reencrypt(ctx context.Context, t *Ticket, ref string, in Reenc
 				return nil, err
 			}
 			seal.seal(t.Key, v, t.Algorithm, plain.Plaintext, in.DestinationAAD)
-			return s.device.Nodes(&seal.work)
+			return s.sealNodes(ctx, &seal)(t)
 		},
 		execute: seal.execute(s.device),
 	}

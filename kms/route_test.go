@@ -28,7 +28,7 @@ type stage struct {
 	nodes   []kms.NodeID
 	down    map[kms.NodeID]bool
 	svc     *kms.Service
-	stored  bool
+	leased  uint64
 }
 
 func (s *stage) step(name string) error {
@@ -53,7 +53,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s.svc = kms.NewService(kms.Config{
-		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s,
+		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Clock: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) },
 	})
@@ -90,6 +90,16 @@ func (s stageKeys) UpdateKey(context.Context, uuid.UUID, uuid.UUID, uint64, kms.
 }
 func (s stageKeys) ListKeys(context.Context, uuid.UUID, string, kms.Page) ([]*kms.Key, string, error) {
 	return []*kms.Key{s.key}, "", s.step("store")
+}
+
+type stageLifecycle struct {
+	kms.KeyLifecycle
+	*stage
+}
+
+func (s stageLifecycle) LeaseNonces(_ context.Context, _, _ uuid.UUID, _ uint32, block uint64) (uint64, error) {
+	s.leased += block
+	return s.leased, s.fail["lease"]
 }
 
 func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
@@ -420,5 +430,39 @@ func TestBadInputCostsNothing(t *testing.T) {
 				t.Errorf("%d entries, want 1", len(s.entries))
 			}
 		})
+	}
+}
+
+// A nonce is counted before it is used, in leases that are stored.
+func TestNoncesAreLeasedBeforeTheyAreUsed(t *testing.T) {
+	s := newStage(t)
+	for range 3000 {
+		if err := s.encrypt(t, s.ticket(t, "key:encrypt")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.leased < 3000 || s.leased > 10_000 {
+		t.Errorf("%d nonces are counted as used after 3000 encryptions", s.leased)
+	}
+}
+
+func TestSpentNonceBudgetEndsEncryption(t *testing.T) {
+	s := newStage(t)
+	s.leased = 1 << 32
+	if err := s.encrypt(t, s.ticket(t, "key:encrypt")); kms.KindOf(err) != kms.KindConflict {
+		t.Errorf("error = %v, want conflict", err)
+	}
+	for _, step := range s.steps {
+		if strings.HasPrefix(step, "device") {
+			t.Error("a nonce beyond the budget was used")
+		}
+	}
+}
+
+func TestNoncesThatCannotBeCountedAreNotUsed(t *testing.T) {
+	s := newStage(t)
+	s.fail["lease"] = kms.Errorf(kms.KindStoreUnavailable, "down")
+	if err := s.encrypt(t, s.ticket(t, "key:encrypt")); kms.KindOf(err) != kms.KindStoreUnavailable {
+		t.Errorf("error = %v", err)
 	}
 }

@@ -18,16 +18,20 @@ type Service struct {
 	lifecycle   KeyLifecycle
 	aliases     Aliases
 	idempotency Idempotency
-	nonces      *nonceMeter
-	rotations   chan DueKey
-	quota       Quota
-	scheduler   Scheduler
-	device      Device
-	journal     Journal
-	pepper      *Pepper
-	observer    Observer
-	log         *slog.Logger
-	clock       func() time.Time
+
+	credentialUses CredentialUses
+	uses           *useBook
+
+	nonces    *nonceMeter
+	rotations chan DueKey
+	quota     Quota
+	scheduler Scheduler
+	device    Device
+	journal   Journal
+	pepper    *Pepper
+	observer  Observer
+	log       *slog.Logger
+	clock     func() time.Time
 }
 
 // Config is what a Service needs; every field is required.
@@ -38,14 +42,17 @@ type Config struct {
 	Lifecycle   KeyLifecycle
 	Aliases     Aliases
 	Idempotency Idempotency
-	Quota       Quota
-	Scheduler   Scheduler
-	Device      Device
-	Journal     Journal
-	Pepper      *Pepper
-	Observer    Observer
-	Log         *slog.Logger
-	Clock       func() time.Time
+
+	CredentialUses CredentialUses
+
+	Quota     Quota
+	Scheduler Scheduler
+	Device    Device
+	Journal   Journal
+	Pepper    *Pepper
+	Observer  Observer
+	Log       *slog.Logger
+	Clock     func() time.Time
 }
 
 // NewService makes a Service.
@@ -53,6 +60,7 @@ func NewService(c Config) *Service {
 	return &Service{
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
+		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
@@ -294,7 +302,9 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 		s.log.LogAttrs(ctx, slog.LevelError, "request failed",
 			slog.String("request_id", t.RequestID.String()), slog.String("op", string(t.Op)), slog.Any("error", err))
 	}
-	t.Elapsed = s.clock().Sub(t.Received)
+	now := s.clock()
+	t.Elapsed = now.Sub(t.Received)
+	s.uses.note(t, now)
 	s.observer.Request(t, err)
 	return err
 }

@@ -125,9 +125,11 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
+		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})
+	a.closes = append(a.closes, a.Service.StartKeeper().Close)
 	return nil
 }
 
