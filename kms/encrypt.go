@@ -72,6 +72,9 @@ func (e *sealing) prepare(t *Ticket, in EncryptInput) error {
 	if err != nil {
 		return err
 	}
+	if isLegacy(alg) {
+		return Errorf(KindInvalidArgument, "algorithm: %s is for decrypting old data only", alg)
+	}
 	v, err := usableVersion(t.Key, 0)
 	if err != nil {
 		return err
@@ -162,8 +165,9 @@ type DecryptInput struct {
 	Ciphertext []byte
 	AAD        []byte
 	Algorithm  Algorithm
-	Version    uint32   // asymmetric keys only; 0: the primary version
+	Version    uint32   // asymmetric keys and CBC only; 0: the primary version
 	Order      SM2Order // SM2PKE only; "": C1C3C2
+	IV         []byte   // CBC only
 }
 
 // DecryptOutput is its result.
@@ -176,7 +180,7 @@ type DecryptOutput struct {
 // answer is ErrDecryptionFailed.
 func (s *Service) Decrypt(ctx context.Context, t *Ticket, ref string, in DecryptInput) (*DecryptOutput, error) {
 	var w Work
-	var symmetric bool
+	var committed bool
 	out := &DecryptOutput{}
 	err := s.run(ctx, t, &task{
 		op: OpDecrypt, ref: ref, bytes: len(in.Ciphertext),
@@ -184,11 +188,8 @@ func (s *Service) Decrypt(ctx context.Context, t *Ticket, ref string, in Decrypt
 			if err := usable(t.Key, OpDecrypt); err != nil {
 				return err
 			}
-			if symmetric = t.Key.Spec.Info().Symmetric(); symmetric {
-				w, err = openWork(t, in)
-			} else {
-				w, err = privateDecryptWork(t, in)
-			}
+			w, err = decryptWork(t, in)
+			committed = t.Key.Spec.Info().Symmetric() && !isLegacy(w.Algorithm)
 			return err
 		},
 		nodes: func(*Ticket) ([]NodeID, error) { return s.device.Nodes(&w) },
@@ -197,7 +198,7 @@ func (s *Service) Decrypt(ctx context.Context, t *Ticket, ref string, in Decrypt
 				return err
 			}
 			out.Plaintext = w.Output
-			if symmetric {
+			if committed {
 				return checkCommitment(out)
 			}
 			return nil
@@ -209,6 +210,31 @@ func (s *Service) Decrypt(ctx context.Context, t *Ticket, ref string, in Decrypt
 	}
 	out.Version = t.Version
 	return out, nil
+}
+
+// decryptWork plans a decryption: of an envelope, of a bare CBC ciphertext, or
+// with a private key.
+func decryptWork(t *Ticket, in DecryptInput) (Work, error) {
+	if !t.Key.Spec.Info().Symmetric() {
+		if in.IV != nil {
+			return Work{}, Errorf(KindInvalidArgument, "iv: only CBC has one")
+		}
+		return privateDecryptWork(t, in)
+	}
+	alg, err := chooseAlgorithm(t.Key, in.Algorithm)
+	if err != nil {
+		return Work{}, err
+	}
+	if in.Order != "" {
+		return Work{}, Errorf(KindInvalidArgument, "order: only SM2PKE has one")
+	}
+	if isLegacy(alg) {
+		return legacyWork(t, alg, in)
+	}
+	if in.IV != nil {
+		return Work{}, Errorf(KindInvalidArgument, "iv: the ciphertext holds it")
+	}
+	return openWork(t, alg, in)
 }
 
 // checkCommitment takes the key-committing zeros off a decrypted plaintext.
@@ -224,18 +250,11 @@ func checkCommitment(out *DecryptOutput) error {
 	return nil
 }
 
-func openWork(t *Ticket, in DecryptInput) (Work, error) {
+func openWork(t *Ticket, alg Algorithm, in DecryptInput) (Work, error) {
 	if in.Version != 0 {
 		return Work{}, Errorf(KindInvalidArgument, "version: the ciphertext names it")
 	}
-	if in.Order != "" {
-		return Work{}, Errorf(KindInvalidArgument, "order: only SM2PKE has one")
-	}
 	if err := sizes(in.Ciphertext, in.AAD); err != nil {
-		return Work{}, err
-	}
-	alg, err := chooseAlgorithm(t.Key, in.Algorithm)
-	if err != nil {
 		return Work{}, err
 	}
 	t.Algorithm = alg

@@ -14,6 +14,10 @@ const (
 	OpDataKey   Op = "datakey"
 	OpPublic    Op = "public"
 
+	// OpDecryptLegacy is the permission to decrypt with an algorithm that
+	// authenticates nothing, beside OpDecrypt.
+	OpDecryptLegacy Op = "decrypt-legacy"
+
 	OpReencrypt    Op = "reencrypt" // decrypts with one key, encrypts with another
 	OpWrap         Op = "wrap"
 	OpUnwrap       Op = "unwrap"
@@ -82,6 +86,7 @@ const (
 	ClassManage                 // changes state and metadata
 	ClassDestroy                // ends in loss of material
 	ClassImport                 // takes material from outside
+	ClassLegacy                 // weak algorithms, for old data
 )
 
 // OpInfo is an operation's row in the table of operations.
@@ -111,6 +116,7 @@ var ops = []OpInfo{
 	{Op: OpDataKey, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
 	{Op: OpPublic, Class: ClassRead, Family: "key", PerKey: true},
 
+	{Op: OpDecryptLegacy, Class: ClassLegacy, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
 	{Op: OpReencrypt, Class: ClassUse, Family: "key", Usage: UsageEncryptDecrypt, PerKey: true},
 	{Op: OpWrap, Class: ClassUse, Family: "key", Usage: UsageWrapUnwrap, PerKey: true},
 	{Op: OpUnwrap, Class: ClassUse, Family: "key", Usage: UsageWrapUnwrap, PerKey: true},

@@ -8,11 +8,11 @@ type ReencryptInput struct {
 	SourceKey      string // id or name of the key that decrypts
 	AAD            []byte
 	DestinationAAD []byte // nil: AAD
-	// SourceAlgorithm and SourceOrder matter for asymmetric source keys; ""
-	// is their default.
+	// What Decrypt takes beside; zero values are its defaults.
 	SourceAlgorithm Algorithm
 	SourceVersion   uint32
 	SourceOrder     SM2Order
+	SourceIV        []byte
 }
 
 // ReencryptOutput is its result.
@@ -29,7 +29,7 @@ type ReencryptOutput struct {
 func (s *Service) Reencrypt(ctx context.Context, t *Ticket, ref string, in ReencryptInput) (*ReencryptOutput, error) {
 	var open Work
 	var seal sealing
-	var symmetric bool
+	var committed bool
 	var plain DecryptOutput
 	out := &ReencryptOutput{}
 	k := &task{op: OpReencrypt, ref: ref, bytes: len(in.Ciphertext)}
@@ -48,11 +48,11 @@ func (s *Service) Reencrypt(ctx context.Context, t *Ticket, ref string, in Reenc
 		if !t.Key.Spec.Info().Symmetric() {
 			return Errorf(KindInvalidArgument, "the destination of a re-encryption is a symmetric key")
 		}
-		symmetric = source.Spec.Info().Symmetric()
-		open, err = sourceWork(source, symmetric, in)
+		open, err = sourceWork(t.By, source, in)
 		if err != nil {
 			return err
 		}
+		committed = source.Spec.Info().Symmetric() && !isLegacy(open.Algorithm)
 		out.SourceVersion = open.Version.Number
 		v, err := usableVersion(t.Key, 0)
 		if err != nil {
@@ -67,7 +67,7 @@ func (s *Service) Reencrypt(ctx context.Context, t *Ticket, ref string, in Reenc
 			return err
 		}
 		plain.Plaintext = open.Output
-		if symmetric {
+		if committed {
 			return checkCommitment(&plain)
 		}
 		return nil
@@ -108,12 +108,11 @@ func (s *Service) source(ctx context.Context, t *Ticket, ref string) (*Key, erro
 	return key, usable(key, OpDecrypt)
 }
 
-func sourceWork(source *Key, symmetric bool, in ReencryptInput) (Work, error) {
-	t := &Ticket{Key: source} // takes the source's version and algorithm
-	d := DecryptInput{Ciphertext: in.Ciphertext, AAD: in.AAD, Algorithm: in.SourceAlgorithm, Version: in.SourceVersion, Order: in.SourceOrder}
-	if symmetric {
-		return openWork(t, d)
+func sourceWork(by *Principal, source *Key, in ReencryptInput) (Work, error) {
+	t := &Ticket{By: by, Key: source} // takes the source's version and algorithm
+	d := DecryptInput{Ciphertext: in.Ciphertext, Algorithm: in.SourceAlgorithm, Version: in.SourceVersion, Order: in.SourceOrder, IV: in.SourceIV}
+	if source.Spec.Info().Symmetric() && !isLegacy(in.SourceAlgorithm) {
+		d.AAD = in.AAD
 	}
-	d.AAD = nil
-	return privateDecryptWork(t, d)
+	return decryptWork(t, d)
 }

@@ -36,7 +36,7 @@ const (
 // symmetric specs have one price in both columns of use.
 func columnOf(op kms.Op) column {
 	switch op {
-	case kms.OpSign, kms.OpCSR, kms.OpDecrypt, kms.OpMAC, kms.OpUnwrap, kms.OpSharedSecret, kms.OpDerive, kms.OpDecapsulate:
+	case kms.OpSign, kms.OpCSR, kms.OpDecrypt, kms.OpDecryptLegacy, kms.OpMAC, kms.OpUnwrap, kms.OpSharedSecret, kms.OpDerive, kms.OpDecapsulate:
 		return private
 	case kms.OpVerify, kms.OpEncrypt, kms.OpReencrypt, kms.OpVerifyMAC, kms.OpDataKey, kms.OpWrap, kms.OpEncapsulate:
 		return public
