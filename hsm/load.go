@@ -176,6 +176,11 @@ func (d *Device) Generate(ctx context.Context, id kms.NodeID, key *kms.Key, v *k
 	if err != nil {
 		return d.translate(n, kms.VerbSign, err)
 	}
+	return d.sealVersion(key, v, g)
+}
+
+// sealVersion fills a version with new material.
+func (d *Device) sealVersion(key *kms.Key, v *kms.Version, g Generated) (err error) {
 	sc := versionContext(key, v)
 	if sc.kind == blobSealed {
 		defer clear(g.Material)

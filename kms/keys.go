@@ -68,20 +68,23 @@ func (s *Service) CreateKey(ctx context.Context, t *Ticket, in CreateKeyInput) (
 		execute: func(ctx context.Context, t *Ticket, node NodeID) error {
 			return s.device.Generate(ctx, node, key, version)
 		},
-		store: func(ctx context.Context, t *Ticket) error {
-			key.Created = s.clock()
-			version.Created = key.Created
-			if key.RotationPeriod > 0 {
-				key.NextRotation = key.Created.Add(key.RotationPeriod)
-			}
-			key.Versions = []*Version{version}
-			return s.keys.CreateKey(ctx, key)
-		},
+		store: func(ctx context.Context, t *Ticket) error { return s.storeKey(ctx, key, version) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	return key, nil
+}
+
+// storeKey stores a new key with its first version.
+func (s *Service) storeKey(ctx context.Context, key *Key, version *Version) error {
+	key.Created = s.clock()
+	version.Created = key.Created
+	if key.RotationPeriod > 0 {
+		key.NextRotation = key.Created.Add(key.RotationPeriod)
+	}
+	key.Versions = []*Version{version}
+	return s.keys.CreateKey(ctx, key)
 }
 
 func (s *Service) newKey(ctx context.Context, t *Ticket, in CreateKeyInput) (*Key, error) {

@@ -310,6 +310,13 @@ const (
 	SM2OrderASN1   SM2Order = "ASN1"
 )
 
+// ImportMaterial is a key from outside on its way in.
+type ImportMaterial struct {
+	Wrapping ImportWrapping
+	Private  []byte // of the import parameters
+	Wrapped  []byte
+}
+
 // Device runs work on nodes and makes and seals material. Errors that the
 // input caused carry their kind (KindDecryptionFailed, KindInvalidArgument);
 // KindHSMUnavailable means that the node failed and another may be tried. All
@@ -330,6 +337,15 @@ type Device interface {
 	// Usage and Protection count) and version (ID and Number) and fills in
 	// the version's PublicKey and Blob. The caller holds a slot.
 	Generate(ctx context.Context, node NodeID, key *Key, version *Version) error
+	// ImportNodes returns the nodes on which keys for imports are made and
+	// used.
+	ImportNodes() ([]NodeID, error)
+	// NewImportKey makes a key pair for imports: the SubjectPublicKeyInfo and
+	// the private half, which the caller seals and wipes.
+	NewImportKey(ctx context.Context, node NodeID, w ImportWrapping) (public, private []byte, err error)
+	// Import is Generate for material from outside. KindInvalidArgument when
+	// it is not what its parameters and the key's spec say.
+	Import(ctx context.Context, node NodeID, key *Key, version *Version, m ImportMaterial) error
 	// NewSealingKey makes a sealing key for a tenant in the default domain.
 	NewSealingKey(ctx context.Context, tenant uuid.UUID) (SealingKey, error)
 	// Seal and Unseal protect the service's own small secrets under a
