@@ -169,7 +169,8 @@ func TestSpecsHaveTheProtectionThatTheTokensGive(t *testing.T) {
 	want := map[kms.Protection][]kms.Spec{
 		kms.ProtectionHSM: {kms.SpecAES128, kms.SpecAES192, kms.SpecAES256, kms.SpecRSA2048, kms.SpecRSA3072, kms.SpecRSA4096,
 			kms.SpecP256, kms.SpecP384, kms.SpecP521, kms.SpecSecp256k1, kms.SpecHMAC224, kms.SpecHMAC256, kms.SpecHMAC384, kms.SpecHMAC512},
-		kms.ProtectionSealed: {kms.SpecSM2, kms.SpecSM4, kms.SpecHMACSM3, kms.SpecEd25519},
+		kms.ProtectionSealed: {kms.SpecSM2, kms.SpecSM4, kms.SpecHMACSM3, kms.SpecEd25519,
+			kms.SpecMLKEM768, kms.SpecMLDSA65, kms.SpecSLHDSASHAKE256S},
 	}
 	for protection, specs := range want {
 		for _, s := range specs {
@@ -191,6 +192,9 @@ func TestKeyMadeOnOneNodeIsUsedOnTheOther(t *testing.T) {
 	for _, info := range kms.Specs() {
 		if info.Bits > 2048 && info.Family == kms.FamilyRSA {
 			continue // seconds of generation each, and no other code
+		}
+		if info.Family == kms.FamilySLHDSA && info.Spec != kms.SpecSLHDSASHA2128F {
+			continue // as above, to sign
 		}
 		for _, ua := range info.Usages {
 			t.Run(fmt.Sprintf("%s/%s", info.Spec, ua.Usage), func(t *testing.T) {
@@ -229,7 +233,37 @@ func useKey(t *testing.T, p *pool, node kms.NodeID, k *kms.Key, v *kms.Version, 
 		if err := p.do(t, node, &base); err != nil || len(base.Output) == 0 {
 			t.Fatalf("MAC %x, %v", base.Output, err)
 		}
-	default:
+	case k.Usage == kms.UsageKeyAgreement:
+		base.Verb, base.Input, base.Peer = kms.VerbAgree, nil, v.PublicKey
+		if err := p.do(t, node, &base); err != nil || len(base.Output) < 32 {
+			t.Fatalf("secret of %d bytes, %v", len(base.Output), err)
+		}
+	case k.Usage == kms.UsageDerive:
+		base.Verb, base.Length = kms.VerbDerive, 48
+		if err := p.do(t, node, &base); err != nil || len(base.Output) != 48 {
+			t.Fatalf("derived %d bytes, %v", len(base.Output), err)
+		}
+	case k.Usage == kms.UsageWrapUnwrap:
+		base.Verb = kms.VerbWrap
+		if err := p.do(t, node, &base); err != nil {
+			t.Fatal(err)
+		}
+		unwrap := base
+		unwrap.Verb, unwrap.Input = kms.VerbUnwrap, base.Output
+		if err := p.do(t, node, &unwrap); err != nil || !bytes.Equal(unwrap.Output, message) {
+			t.Errorf("unwrapped %q, %v", unwrap.Output, err)
+		}
+	case k.Usage == kms.UsageEncapsulateDecapsulate:
+		base.Verb, base.Input = kms.VerbEncapsulate, nil
+		if err := p.do(t, hsm.EngineID, &base); err != nil {
+			t.Fatal(err)
+		}
+		open := base
+		open.Verb, open.Input = kms.VerbDecapsulate, base.Output
+		if err := p.do(t, node, &open); err != nil || !bytes.Equal(open.Output, base.Secret) {
+			t.Errorf("recovered %d bytes, %v", len(open.Output), err)
+		}
+	case k.Usage == kms.UsageEncryptDecrypt:
 		base.Verb = kms.VerbEncrypt
 		encryptOn := node
 		if k.Spec.Info().Symmetric() {

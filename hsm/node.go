@@ -15,6 +15,9 @@ const (
 	// callLimit bounds an ordinary call. RSA-4096, the slowest of them, takes
 	// tens of milliseconds on a slow token; a call of seconds hangs.
 	callLimit = 5 * time.Second
+	// slowLimit bounds a signature by SLH-DSA, which takes seconds
+	// legitimately: up to 3.5 s on one busy core for the largest of its sets.
+	slowLimit = 60 * time.Second
 	// generateLimit bounds key generation: RSA-4096 takes seconds
 	// legitimately (median 4.3 s on SoftHSM), with a long tail.
 	generateLimit = 60 * time.Second
@@ -100,7 +103,11 @@ func (n *node) offers(f kms.Family) bool {
 // call runs one operation on a slot.
 func (n *node) call(c *Call) (time.Duration, error) {
 	n.operations.Add(1)
-	a := n.crew.do(request{call: c, limit: callLimit})
+	limit := callLimit
+	if c.Verb == kms.VerbSign && c.Algorithm == kms.AlgSLHDSA {
+		limit = slowLimit
+	}
+	a := n.crew.do(request{call: c, limit: limit})
 	return a.elapsed, a.err
 }
 

@@ -51,17 +51,19 @@ func (c *caller) do(t testing.TB, call hsm.Call) (hsm.Call, error) {
 	if !same() {
 		t.Errorf("verb %d: Do changed an input", call.Verb)
 	}
-	if err != nil && len(call.Output) != 0 {
-		t.Errorf("verb %d: Do failed and left %d bytes of output", call.Verb, len(call.Output))
+	if n := len(call.Output) + len(call.Secret); err != nil && n != 0 {
+		t.Errorf("verb %d: Do failed and left %d bytes of output", call.Verb, n)
 	}
 	if err != nil && call.Valid {
 		t.Errorf("verb %d: Do failed and left Valid set", call.Verb)
 	}
 	invert(call.Output)
+	invert(call.Secret)
 	if !same() {
 		t.Errorf("verb %d: the output shares memory with an input", call.Verb)
 	}
 	invert(call.Output)
+	invert(call.Secret)
 	c.watch(t, call.Output)
 	return call, err
 }
@@ -106,7 +108,7 @@ func (c *caller) refused(t testing.TB, what string, call hsm.Call, classes ...hs
 
 // inputs lists the slices of a call that belong to the caller.
 func inputs(call *hsm.Call) [][]byte {
-	return [][]byte{call.PublicKey, call.Input, call.Signature, call.Nonce, call.AAD, call.UserID}
+	return [][]byte{call.PublicKey, call.Input, call.Signature, call.Nonce, call.AAD, call.UserID, call.Peer}
 }
 
 func invert(b []byte) {

@@ -67,8 +67,8 @@ func (s *suite) aeadRoundTrip(t *testing.T, c *caller, k *key, call hsm.Call) {
 	if again := c.must(t, call); !bytes.Equal(again, ciphertext) {
 		t.Error("the same call gave another ciphertext: the nonce or the key is not the given one")
 	}
-	if s.opts.Clear != nil {
-		aead := judgeAEAD(t, call.Algorithm, s.opts.Clear(t, k.material, k.spec))
+	if raw := s.clear(t, k); raw != nil {
+		aead := judgeAEAD(t, call.Algorithm, raw)
 		if want := aead.Seal(nil, call.Nonce, plaintext, call.AAD); !bytes.Equal(ciphertext, want) {
 			t.Error("the judge's ciphertext differs")
 		}
@@ -79,17 +79,22 @@ func (s *suite) aeadRoundTrip(t *testing.T, c *caller, k *key, call hsm.Call) {
 	}
 }
 
-func judgeAEAD(t *testing.T, alg kms.Algorithm, raw []byte) cipher.AEAD {
+func judgeBlock(t *testing.T, alg kms.Algorithm, raw []byte) cipher.Block {
 	t.Helper()
 	newBlock := aes.NewCipher
-	if alg == kms.AlgSM4GCM {
+	if alg == kms.AlgSM4GCM || alg == kms.AlgSM4CBC {
 		newBlock = sm4.NewCipher
 	}
 	block, err := newBlock(raw)
 	if err != nil {
 		t.Fatalf("the clear key: %v", err)
 	}
-	aead, err := cipher.NewGCM(block)
+	return block
+}
+
+func judgeAEAD(t *testing.T, alg kms.Algorithm, raw []byte) cipher.AEAD {
+	t.Helper()
+	aead, err := cipher.NewGCM(judgeBlock(t, alg, raw))
 	if err != nil {
 		t.Fatal(err)
 	}

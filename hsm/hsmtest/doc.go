@@ -15,7 +15,13 @@
 // and key; the XOR of two ciphertexts under one nonce is that of their
 // plaintexts, as SP 800-38D, section 6.5 has it) and by a second token of the
 // domain; a driver whose material tells the key hands it over through
-// Options.Clear, and then the standard library judges those too.
+// Options.Clear, and then the standard library judges those too. A token that
+// takes keys from outside (Options.Imports) is given the judges', and every
+// result with those is compared byte by byte.
+//
+// ML-DSA is judged by the standard library and gmsm together, ML-KEM by the
+// one that the engine does not use, HKDF by the standard library, and SLH-DSA,
+// of which there is one library, by FIPS 205 written out in this package.
 //
 // Every call goes through one function that clones its inputs before and
 // compares them after, scribbles over the output to see that it shares no

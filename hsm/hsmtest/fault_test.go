@@ -2,6 +2,7 @@ package hsmtest_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -48,7 +49,8 @@ func runFaulty(t *testing.T, name string) {
 	t.Helper()
 	open := func(t *testing.T) hsm.Token { return openFaulty(t, faults[name]) }
 	hsmtest.RunToken(t, open, hsmtest.Options{
-		Specs:         []kms.Spec{kms.SpecAES256, kms.SpecHMAC256, kms.SpecP256, kms.SpecEd25519, kms.SpecSM2},
+		Specs: []kms.Spec{kms.SpecAES256, kms.SpecHMAC256, kms.SpecP256, kms.SpecEd25519, kms.SpecSM2,
+			kms.SpecMLKEM768, kms.SpecMLDSA44},
 		PublicVerbs:   true,
 		SealingKeys:   true,
 		BoundMaterial: true,
@@ -215,6 +217,88 @@ var faults = map[string]fault{
 				return &hsm.Error{Class: hsm.ClassRequest, Call: "C_Verify"}
 			}
 			return err
+		},
+	},
+	"drops leading zeros of a secret": {
+		complaint: "the secret is 31 bytes",
+		after: func(s *session, c *hsm.Call, err error) error {
+			if c.Verb == kms.VerbAgree {
+				c.Output = bytes.TrimLeft(c.Output, "\x00")
+			}
+			return err
+		},
+	},
+	"agrees with whatever is no point": {
+		complaint: "a peer: off the curve: no error",
+		after: func(s *session, c *hsm.Call, err error) error {
+			if c.Verb == kms.VerbAgree && err != nil && len(c.Peer) == 91 {
+				c.Output = make([]byte, 32)
+				return nil
+			}
+			return err
+		},
+	},
+	"ignores the context of a derivation": {
+		complaint: "give the same",
+		before: func(s *session, c *hsm.Call) {
+			if c.Verb == kms.VerbDerive && len(c.Input) <= kms.MaxDeriveContext {
+				c.Input = nil
+			}
+		},
+	},
+	"derives a few bytes": {
+		complaint: "15 derived bytes: no error",
+		before: func(s *session, c *hsm.Call) {
+			if c.Verb == kms.VerbDerive && c.Length == kms.MinDerived-1 {
+				c.Length++
+			}
+		},
+	},
+	"takes any padding of CBC": {
+		complaint: "padding of zeros: no error",
+		after: func(s *session, c *hsm.Call, err error) error {
+			if c.Verb == kms.VerbDecrypt && c.Algorithm == kms.AlgAESCBC && err != nil && len(c.Input) == 48 {
+				c.Output = bytes.Clone(c.Input[:32])
+				return nil
+			}
+			return err
+		},
+	},
+	"tells how the padding of CBC is wrong": {
+		complaint: "paddings fail by different errors",
+		after: func(s *session, c *hsm.Call, err error) error {
+			if c.Verb == kms.VerbDecrypt && c.Algorithm == kms.AlgAESCBC && err != nil && len(c.Input) == 48 {
+				return &hsm.Error{Class: hsm.ClassRequest, Call: fmt.Sprint("padding ", c.Input[31])}
+			}
+			return err
+		},
+	},
+	"unwraps without checking": {
+		complaint: "byte 0 of 16 changed: no error",
+		after: func(s *session, c *hsm.Call, err error) error {
+			if c.Verb == kms.VerbUnwrap && err != nil && len(c.Input) == 16 {
+				c.Output = bytes.Clone(c.Input[:8])
+				return nil
+			}
+			return err
+		},
+	},
+	"rejects encapsulations by an error": {
+		complaint: "verb 10 ML_KEM",
+		after: func(s *session, c *hsm.Call, err error) error {
+			if c.Verb == kms.VerbDecapsulate && err == nil && bytes.Count(c.Input, []byte{0}) == len(c.Input) {
+				c.Output = nil
+				return &hsm.Error{Class: hsm.ClassRequest, Call: "C_DecapsulateKey"}
+			}
+			return err
+		},
+	},
+	"signs the representative as a message": {
+		complaint: "does not verify",
+		before: func(s *session, c *hsm.Call) {
+			if c.Algorithm == kms.AlgMLDSA && len(c.Input) == 64 {
+				c.Prehashed = false
+			}
 		},
 	},
 	"numbers handles anew": {

@@ -123,7 +123,7 @@ func (s *session) Do(c *hsm.Call) error {
 		err = f.after(s, c, err)
 	}
 	// A fault lies in what was computed; the caller's call stays.
-	given.Output, given.Valid = c.Output, c.Valid
+	given.Output, given.Secret, given.Valid = c.Output, c.Secret, c.Valid
 	*c = given
 	return err
 }

@@ -30,6 +30,8 @@ import (
 // checks that it is one of the spec.
 func parsePublic(spec kms.Spec, der []byte) (any, error) {
 	switch spec.Info().Family {
+	case kms.FamilyMLKEM, kms.FamilyMLDSA, kms.FamilySLHDSA:
+		return parseQuantum(spec, der)
 	case kms.FamilySecp256k1:
 		return parseSecp256k1(der)
 	case kms.FamilySM2:
@@ -92,23 +94,30 @@ func marshalSecp256k1(pub *secp256k1.PublicKey) ([]byte, error) {
 	return asn1.Marshal(spki)
 }
 
-// digestOf hashes the way a digest's name says.
-func digestOf(d kms.Digest, message []byte) []byte {
-	var h hash.Hash
+// hashOf returns the constructor of a hash, nil for an unknown name.
+func hashOf(d kms.Digest) func() hash.Hash {
 	switch d {
 	case kms.DigestSHA224:
-		h = sha256.New224()
+		return sha256.New224
 	case kms.DigestSHA256:
-		h = sha256.New()
+		return sha256.New
 	case kms.DigestSHA384:
-		h = sha512.New384()
+		return sha512.New384
 	case kms.DigestSHA512:
-		h = sha512.New()
+		return sha512.New
 	case kms.DigestSM3:
-		h = sm3.New()
-	default:
+		return sm3.New
+	}
+	return nil
+}
+
+// digestOf hashes the way a digest's name says.
+func digestOf(d kms.Digest, message []byte) []byte {
+	newHash := hashOf(d)
+	if newHash == nil {
 		return nil
 	}
+	h := newHash()
 	h.Write(message)
 	return h.Sum(nil)
 }
@@ -157,6 +166,10 @@ func judgeSignature(spec kms.Spec, alg kms.Algorithm, der []byte, in signed, sig
 	}
 	h := cryptoHash(alg.Hash())
 	switch alg {
+	case kms.AlgMLDSA:
+		return verifyMLDSA(pub.(quantumKey), in.message, sig)
+	case kms.AlgSLHDSA:
+		return verifySLHDSA(pub.(quantumKey), in.message, sig), nil
 	case kms.AlgRSAPSSSHA256, kms.AlgRSAPSSSHA384, kms.AlgRSAPSSSHA512:
 		err := rsa.VerifyPSS(pub.(*rsa.PublicKey), h, digest, sig, &rsa.PSSOptions{SaltLength: rsa.PSSSaltLengthEqualsHash})
 		return err == nil, nil
@@ -221,6 +234,8 @@ func newJudgeKey(spec kms.Spec) (*judgeKey, error) {
 		}
 		k.private = priv
 		k.public, err = smx509.MarshalPKIXPublicKey(&priv.PublicKey)
+	case kms.FamilyMLKEM, kms.FamilyMLDSA, kms.FamilySLHDSA:
+		return newQuantumKey(spec)
 	default:
 		return nil, fmt.Errorf("%s has no public half", spec)
 	}
@@ -252,6 +267,8 @@ func (k *judgeKey) sign(alg kms.Algorithm, in signed, saltLength int) ([]byte, e
 		return secpecdsa.Sign(priv, digest).Serialize(), nil
 	case *sm2.PrivateKey:
 		return sm2.SignASN1(rand.Reader, priv, digest, nil)
+	case quantumSeed:
+		return priv.sign(in.message)
 	}
 	return nil, fmt.Errorf("no signatures with %T", k.private)
 }

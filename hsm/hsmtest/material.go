@@ -11,19 +11,45 @@ import (
 
 // firstUse returns a call that k, loaded under the handle, should serve.
 func firstUse(k *key, h hsm.Handle) hsm.Call {
-	alg := k.spec.Info().Algorithms(k.usage)[0]
+	return use(k, h, k.spec.Info().Algorithms(k.usage)[0])
+}
+
+// use returns a call with an algorithm that k, loaded under the handle, should
+// serve, but for decryption and unwrapping, whose input is a ciphertext.
+func use(k *key, h hsm.Handle, alg kms.Algorithm) hsm.Call {
 	call := hsm.Call{Algorithm: alg, Spec: k.spec, Handle: h, Input: []byte("a message"), UserID: userIDFor(alg)}
-	switch {
-	case k.usage == kms.UsageSignVerify:
+	switch k.usage {
+	case kms.UsageSignVerify:
 		call.Verb = kms.VerbSign
-	case k.usage == kms.UsageGenerateVerifyMAC:
+	case kms.UsageGenerateVerifyMAC:
 		call.Verb = kms.VerbMAC
-	case k.spec.Info().Symmetric():
-		call.Verb, call.Nonce = kms.VerbEncrypt, make([]byte, nonceSize)
-	default:
-		call.Verb, call.Input = kms.VerbDecrypt, make([]byte, k.spec.Info().Bits/8)
+	case kms.UsageKeyAgreement:
+		call.Verb, call.Input, call.Peer = kms.VerbAgree, nil, k.public
+	case kms.UsageDerive:
+		call.Verb, call.Length = kms.VerbDerive, 32
+	case kms.UsageWrapUnwrap:
+		call.Verb = kms.VerbWrap
+	case kms.UsageEncapsulateDecapsulate:
+		call.Verb, call.Input = kms.VerbDecapsulate, make([]byte, kemCiphertext[k.spec])
+	case kms.UsageEncryptDecrypt:
+		if k.spec.Info().Symmetric() {
+			call.Verb, call.Nonce = kms.VerbEncrypt, make([]byte, nonceSizeOf(alg))
+		} else {
+			call.Verb, call.Input = kms.VerbDecrypt, make([]byte, k.spec.Info().Bits/8)
+		}
 	}
 	return call
+}
+
+// nonceSizeOf returns the length of the nonce in bytes, 0 when there is none.
+func nonceSizeOf(alg kms.Algorithm) int {
+	switch {
+	case isCBC(alg):
+		return ivSize
+	case alg == kms.AlgAESGCM, alg == kms.AlgSM4GCM:
+		return nonceSize
+	}
+	return 0
 }
 
 // testMaterial loads what is not the material of the spec.
@@ -46,7 +72,7 @@ func (s *suite) testMaterial(t *testing.T) {
 	for _, bad := range []struct {
 		spec  kms.Spec
 		usage kms.Usage
-	}{{"", ""}, {"AES_512", kms.UsageEncryptDecrypt}, {kms.SpecAES256, kms.UsageSignVerify}, {kms.SpecP256, kms.UsageEncryptDecrypt}} {
+	}{{"", ""}, {"AES_512", kms.UsageEncryptDecrypt}, {kms.SpecAES256, kms.UsageSignVerify}, {kms.SpecP256, kms.UsageEncryptDecrypt}, {kms.SpecHMAC224, kms.UsageDerive}, {kms.SpecSM4, kms.UsageWrapUnwrap}} {
 		if _, err := s.token.Generate(bad.spec, bad.usage); err == nil {
 			t.Errorf("Generate(%q, %q) succeeded", bad.spec, bad.usage)
 		} else {
@@ -78,8 +104,8 @@ func structure(spec kms.Spec) string {
 		return "RSA"
 	case kms.FamilyEC, kms.FamilySecp256k1, kms.FamilySM2:
 		return "EC"
-	case kms.FamilyEd25519:
-		return "edwards"
+	case kms.FamilyEd25519, kms.FamilyMLKEM, kms.FamilyMLDSA, kms.FamilySLHDSA:
+		return string(f)
 	default:
 		return "secret"
 	}
@@ -221,12 +247,6 @@ func agree(t *testing.T, mine, peer *caller, k *key, theirs hsm.Handle) {
 	switch call.Verb {
 	case kms.VerbSign:
 		wantSignature(t, k, call, peer.must(t, call))
-	case kms.VerbMAC, kms.VerbEncrypt:
-		got := peer.must(t, call)
-		call.Handle = k.handle
-		if want := mine.must(t, call); !bytes.Equal(got, want) {
-			t.Error("the peer's result differs")
-		}
 	case kms.VerbDecrypt:
 		plaintext := []byte("for whoever holds the key")
 		ciphertext, err := encryptTo(k.spec, call.Algorithm, "", k.public, plaintext)
@@ -236,6 +256,12 @@ func agree(t *testing.T, mine, peer *caller, k *key, theirs hsm.Handle) {
 		call.Input, call.Order = ciphertext, ordersFor(call.Algorithm)[0]
 		if got := peer.must(t, call); !bytes.Equal(got, plaintext) {
 			t.Error("the peer decrypts to something else")
+		}
+	default:
+		got := peer.must(t, call)
+		call.Handle = k.handle
+		if want := mine.must(t, call); !bytes.Equal(got, want) {
+			t.Error("the peer's result differs")
 		}
 	}
 }

@@ -64,6 +64,10 @@ func (s *suite) testSign(t *testing.T, c *caller, k *key, alg kms.Algorithm) {
 		t.Run("Message/"+name, func(t *testing.T) {
 			call := call
 			call.Input = message
+			if len(message) == 0 && alg == kms.AlgSLHDSA {
+				c.refused(t, "an empty message for SLH_DSA", call, hsm.ClassRequest)
+				return
+			}
 			sig := checked(t, call)
 			other := signed{message: append(bytes.Clone(message), 0), userID: call.UserID}
 			if ok, err := judgeSignature(k.spec, alg, k.public, other, sig); err != nil || ok {
@@ -85,6 +89,9 @@ func (s *suite) testSign(t *testing.T, c *caller, k *key, alg kms.Algorithm) {
 			t.Error("the first key's public half accepts the second key's signature")
 		}
 	})
+	if alg == kms.AlgMLDSA {
+		t.Run("Mu", func(t *testing.T) { testMu(t, c, k, call) })
+	}
 	if alg == kms.AlgSM2DSA {
 		t.Run("UserID", func(t *testing.T) { testUserID(t, c, k, call, checked) })
 	}
@@ -105,7 +112,7 @@ func wantSignature(t testing.TB, k *key, call hsm.Call, sig []byte) {
 
 func testSignDigest(t *testing.T, c *caller, call hsm.Call, checked func(testing.TB, hsm.Call) []byte) {
 	call.Prehashed, call.UserID = true, nil
-	n := call.Algorithm.Hash().Size()
+	n := call.Algorithm.PrehashSize()
 	if n == 0 {
 		for _, size := range []int{0, 32, 64} {
 			call.Input = randomBytes(size)
@@ -113,13 +120,30 @@ func testSignDigest(t *testing.T, c *caller, call hsm.Call, checked func(testing
 		}
 		return
 	}
-	call.Input = randomBytes(n)
-	checked(t, call)
-	call.Input = make([]byte, n) // the integer zero is a digest like any other
-	checked(t, call)
+	if call.Algorithm != kms.AlgMLDSA { // see testMu
+		call.Input = randomBytes(n)
+		checked(t, call)
+		call.Input = make([]byte, n) // the integer zero is a digest like any other
+		checked(t, call)
+	}
 	for _, size := range []int{0, 1, n - 1, n + 1, 2 * n} {
 		call.Input = randomBytes(size)
 		c.refused(t, fmt.Sprintf("a digest of %d bytes for %s", size, call.Algorithm), call, hsm.ClassRequest)
+	}
+}
+
+// testMu signs ML-DSA's message representative in place of a message; the
+// signature must be one over the message.
+func testMu(t *testing.T, c *caller, k *key, call hsm.Call) {
+	for _, message := range []string{"", "a message"} {
+		mu, err := judgeMu(k.spec, k.public, []byte(message))
+		if err != nil {
+			t.Fatalf("judge: %v", err)
+		}
+		call.Prehashed, call.Input = true, mu
+		sig := c.must(t, call)
+		call.Prehashed, call.Input = false, []byte(message)
+		wantSignature(t, k, call, sig)
 	}
 }
 
@@ -139,41 +163,4 @@ func testUserID(t *testing.T, c *caller, k *key, call hsm.Call, checked func(tes
 	c.refused(t, "a user id of 8192 bytes", call, hsm.ClassRequest)
 	call.UserID, call.Input, call.Prehashed = defaultUserID, randomBytes(32), true
 	c.refused(t, "a digest with a user id", call, hsm.ClassRequest)
-}
-
-// testOtherUses tries every verb with every algorithm that the key is not for.
-func (s *suite) testOtherUses(t *testing.T, k *key) {
-	c := s.caller(t)
-	verbs := map[kms.Verb]kms.Usage{
-		kms.VerbSign:    kms.UsageSignVerify,
-		kms.VerbDecrypt: kms.UsageEncryptDecrypt,
-		kms.VerbMAC:     kms.UsageGenerateVerifyMAC,
-	}
-	if k.spec.Info().Symmetric() {
-		verbs[kms.VerbEncrypt] = kms.UsageEncryptDecrypt
-	}
-	tried := make(map[string]bool)
-	for _, other := range kms.Specs() {
-		for _, u := range other.Usages {
-			for _, alg := range u.Algorithms {
-				for verb, usage := range verbs {
-					what := fmt.Sprintf("verb %d with %s on a %s key for %s", verb, alg, k.spec, k.usage)
-					if tried[what] || usage == k.usage && k.spec.Supports(usage, alg) {
-						continue
-					}
-					tried[what] = true
-					call := hsm.Call{Verb: verb, Algorithm: alg, Spec: k.spec, Handle: k.handle,
-						Input: []byte("sixteen bytes ok"), UserID: userIDFor(alg)}
-					if alg == kms.AlgAESGCM || alg == kms.AlgSM4GCM {
-						call.Nonce = make([]byte, 12)
-					}
-					c.refused(t, what, call, hsm.ClassRequest, hsm.ClassUnsupported)
-				}
-			}
-		}
-	}
-	c.refused(t, "an unknown algorithm", hsm.Call{Verb: kms.VerbSign, Algorithm: "NONE", Spec: k.spec, Handle: k.handle},
-		hsm.ClassRequest, hsm.ClassUnsupported)
-	c.refused(t, "an unknown verb", hsm.Call{Verb: 255, Spec: k.spec, Handle: k.handle},
-		hsm.ClassRequest, hsm.ClassUnsupported)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sluice-kms/sluice/hsm"
@@ -38,6 +39,10 @@ type Options struct {
 	// Clear returns the clear key inside the material of a symmetric key; nil
 	// when the driver cannot tell.
 	Clear func(t *testing.T, material []byte, spec kms.Spec) []byte
+	// Imports are the specs whose keys the token takes from outside, for which
+	// it must implement hsm.Importer; what it computes with those is judged
+	// byte by byte.
+	Imports []kms.Spec
 }
 
 // DefaultSessions is enough to overlap calls on a machine of a few cores
@@ -76,6 +81,8 @@ type key struct {
 	material []byte
 	public   []byte
 	handle   hsm.Handle
+	// raw is the clear key if it is symmetric and came from outside.
+	raw []byte
 }
 
 func (s *suite) run(t *testing.T) {
@@ -103,6 +110,11 @@ func (s *suite) run(t *testing.T) {
 	t.Run("ConcurrentCallsGetTheirOwnAnswers", s.testConcurrency)
 	t.Run("SealingKeys", s.testSealingKeys)
 	t.Run("EnforcesIsAsExpected", s.testEnforces)
+	for _, spec := range s.opts.Imports {
+		for _, u := range spec.Info().Usages {
+			t.Run(fmt.Sprintf("Import/%s/%s", spec, u.Usage), func(t *testing.T) { s.testImport(t, spec, u) })
+		}
+	}
 	if s.opts.PublicVerbs {
 		t.Run("PublicKeys", s.testPublicKeys)
 		t.Run("Digest", s.testDigest)
@@ -119,15 +131,28 @@ func (s *suite) testKey(t *testing.T, spec kms.Spec, usage kms.Usage, algs []kms
 	for _, alg := range algs {
 		t.Run(string(alg), func(t *testing.T) {
 			c := s.caller(t)
-			switch {
-			case usage == kms.UsageSignVerify:
+			switch usage {
+			case kms.UsageSignVerify:
 				s.testSign(t, c, k, alg)
-			case usage == kms.UsageGenerateVerifyMAC:
+			case kms.UsageGenerateVerifyMAC:
 				s.testMAC(t, c, k, alg)
-			case spec.Info().Symmetric():
-				s.testAEAD(t, c, k, alg)
-			default:
-				s.testDecrypt(t, c, k, alg)
+			case kms.UsageKeyAgreement:
+				s.testAgree(t, c, k, alg)
+			case kms.UsageDerive:
+				s.testDerive(t, c, k, alg)
+			case kms.UsageWrapUnwrap:
+				s.testWrap(t, c, k, alg)
+			case kms.UsageEncapsulateDecapsulate:
+				s.testDecapsulate(t, c, k, alg)
+			case kms.UsageEncryptDecrypt:
+				switch {
+				case isCBC(alg):
+					s.testCBC(t, c, k, alg)
+				case spec.Info().Symmetric():
+					s.testAEAD(t, c, k, alg)
+				default:
+					s.testDecrypt(t, c, k, alg)
+				}
 			}
 		})
 	}
@@ -148,13 +173,35 @@ func (s *suite) key(t *testing.T, spec kms.Spec, usage kms.Usage) *key {
 }
 
 // anotherKey makes and loads a second key like k, which ends with the test.
-// It returns nil where that would take long: for RSA keys above 2048 bits.
+// It returns nil where that would take long.
 func (s *suite) anotherKey(t *testing.T, k *key) *key {
 	t.Helper()
-	if info := k.spec.Info(); info.Family == kms.FamilyRSA && info.Bits > 2048 {
+	if Slow(k.spec) {
 		return nil
 	}
 	return s.freshKey(t, k.spec, k.usage)
+}
+
+// Slow tells whether making a key of the spec or using it takes more than a
+// tenth of a second: RSA keys above 2048 bits and the small SLH-DSA sets.
+func Slow(spec kms.Spec) bool {
+	info := spec.Info()
+	switch info.Family {
+	case kms.FamilyRSA:
+		return info.Bits > 2048
+	case kms.FamilySLHDSA:
+		return strings.HasSuffix(string(spec), "S")
+	}
+	return false
+}
+
+// clear returns the clear key of a symmetric key, nil when nobody can tell.
+func (s *suite) clear(t *testing.T, k *key) []byte {
+	t.Helper()
+	if k.raw != nil || s.opts.Clear == nil {
+		return k.raw
+	}
+	return s.opts.Clear(t, k.material, k.spec)
 }
 
 func (s *suite) freshKey(t *testing.T, spec kms.Spec, usage kms.Usage) *key {

@@ -107,3 +107,48 @@ func TestDoAllocatesItsOutputOnly(t *testing.T) {
 		})
 	}
 }
+
+// BenchmarkVerbs measures the operations that are made of several calls of
+// the module in one crossing.
+func BenchmarkVerbs(b *testing.B) {
+	token := openMember(b, 0)
+	s := newSession(b, token)
+	wrapKey := newKeyFor(b, token, kms.SpecAES256, kms.UsageWrapUnwrap)
+	agreeKey := newKeyFor(b, token, kms.SpecP256, kms.UsageKeyAgreement)
+	deriveKey := newKeyFor(b, token, kms.SpecHMAC256, kms.UsageDerive)
+	wrap := func(n int) hsm.Call {
+		return hsm.Call{Verb: kms.VerbWrap, Algorithm: kms.AlgAESKWP, Spec: kms.SpecAES256, Handle: wrapKey.handle, Input: message(n)}
+	}
+	unwrap := wrap(32)
+	if err := s.Do(&unwrap); err != nil {
+		b.Fatal(err)
+	}
+	unwrap.Verb, unwrap.Input = kms.VerbUnwrap, unwrap.Output
+	derive := func(n int) hsm.Call {
+		return hsm.Call{Verb: kms.VerbDerive, Algorithm: kms.AlgHKDFSHA256, Spec: kms.SpecHMAC256, Handle: deriveKey.handle, Input: message(32), Length: n}
+	}
+	cbc := encryptCall(aesKey(b, token), message(64))
+	cbc.Algorithm, cbc.Nonce = kms.AlgAESCBC, make([]byte, ivSize)
+	for _, c := range []struct {
+		name string
+		call hsm.Call
+	}{
+		{"ECDH-P256", hsm.Call{Verb: kms.VerbAgree, Algorithm: kms.AlgECDH, Spec: kms.SpecP256, Handle: agreeKey.handle, Peer: agreeKey.public}},
+		{"HKDF-32B", derive(32)},
+		{"HKDF-8160B", derive(kms.MaxDerived)},
+		{"KWP-wrap-32B", wrap(32)},
+		{"KWP-unwrap-32B", unwrap},
+		{"KWP-wrap-4096B", wrap(kms.MaxWrap)},
+		{"CBC-64B", cbc},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				call := c.call
+				if err := s.Do(&call); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

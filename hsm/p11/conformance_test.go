@@ -2,6 +2,7 @@ package p11
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/sluice-kms/sluice/hsm"
@@ -38,7 +39,13 @@ func TestSoftHSMConforms(t *testing.T) {
 	}
 	for name, specs := range map[string][]kms.Spec{"most specs": specs, "HMAC_512": {kms.SpecHMAC512}} {
 		t.Run(name, func(t *testing.T) {
-			hsmtest.RunToken(t, open(0), hsmtest.Options{Specs: specs, SealingKeys: true, Enforces: true, Peer: open(1)})
+			hsmtest.RunToken(t, open(0), hsmtest.Options{Specs: specs, SealingKeys: true, Enforces: true, Peer: open(1),
+				Imports: importable(specs)})
 		})
 	}
+}
+
+// importable are the specs whose keys Import takes.
+func importable(specs []kms.Spec) []kms.Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(s kms.Spec) bool { return s == kms.SpecSecp256k1 })
 }

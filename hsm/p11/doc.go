@@ -1,5 +1,6 @@
 // Package p11 is the PKCS#11 driver: it implements hsm.Token and hsm.Session
-// on any PKCS#11 v2.40 module whose token wraps keys by RFC 5649.
+// on any PKCS#11 v2.40 module whose token wraps keys by RFC 5649, and
+// hsm.Importer.
 //
 // # What is on a token
 //
@@ -40,6 +41,23 @@
 // one crossing from Go to C, which runs *Init and the operation. Its memory,
 // request and answer, input and output, is the session's own: mapped when the
 // session is opened, apart from Go's heap, and wiped after each call.
+//
+// # What is made of several calls
+//
+// Three operations are put together here, each in one crossing, so that keys
+// need the least that the token can be asked for:
+//
+//	ECDH     C_DeriveKey, read the value, destroy the object. Cryptoki gives a
+//	         shared secret as an object and in no other way. It is readable, as
+//	         the secret is the caller's by the meaning of the operation, and
+//	         gone when the call returns.
+//	HKDF     one MAC for each block. Its keys may sign and do nothing else; a
+//	         key that may derive gives readable keys by every mechanism for
+//	         derivation that the token has.
+//	AES-KWP  of callers' bytes: the rounds here, the blocks by CKM_AES_ECB. A
+//	         key that may wrap and unwrap would do so to the token's own keys.
+//
+// Import is the fourth: C_CreateObject, wrap under the key root, destroy.
 //
 // # Trust
 //

@@ -67,9 +67,11 @@ func (k *keyType) uses() []uint {
 func allowed(usage kms.Usage, use uint) bool {
 	switch use {
 	case pkcs11.CKA_ENCRYPT, pkcs11.CKA_DECRYPT:
-		return usage == kms.UsageEncryptDecrypt
+		return usage == kms.UsageEncryptDecrypt || usage == kms.UsageWrapUnwrap // see wrapBytes
 	case pkcs11.CKA_SIGN:
-		return usage == kms.UsageSignVerify || usage == kms.UsageGenerateVerifyMAC
+		return usage == kms.UsageSignVerify || usage == kms.UsageGenerateVerifyMAC || usage == kms.UsageDerive // see derive
+	case pkcs11.CKA_DERIVE:
+		return usage == kms.UsageKeyAgreement
 	}
 	return false
 }
@@ -104,7 +106,7 @@ func (k *keyType) unwrapTemplate(usage kms.Usage) []*pkcs11.Attribute {
 // Generate makes a key and returns it wrapped under the key root. It runs in
 // a session of its own, one key at a time, and takes seconds for RSA.
 func (t *Token) Generate(spec kms.Spec, usage kms.Usage) (hsm.Generated, error) {
-	k, err := keyTypeFor(spec, usage)
+	k, err := t.conn.keyTypeFor(spec, usage)
 	if err != nil {
 		return hsm.Generated{}, err
 	}
@@ -117,12 +119,16 @@ func (t *Token) GenerateSealingKey() ([]byte, error) {
 	return g.Material, err
 }
 
-func keyTypeFor(spec kms.Spec, usage kms.Usage) (*keyType, error) {
+// keyTypeFor is ClassUnsupported for a key that the token could hold but not
+// use: the families that it offers go by the mechanisms of their first usages.
+func (c *connection) keyTypeFor(spec kms.Spec, usage kms.Usage) (*keyType, error) {
 	info, k := spec.Info(), keyTypeOf(spec)
 	switch {
 	case info == nil || info.Algorithms(usage) == nil:
 		return nil, driverError(hsm.ClassRequest, "key type", "the spec does not offer the usage")
-	case k == nil:
+	case k == nil,
+		usage == kms.UsageKeyAgreement && !c.offers(ecdhMechanism.id),
+		usage == kms.UsageWrapUnwrap && !c.offers(ecbMechanism.id):
 		return nil, &hsm.Error{Class: hsm.ClassUnsupported, Call: "key type"}
 	}
 	return k, nil
@@ -194,7 +200,7 @@ func (t *Token) generatePairLocked(k *keyType, spec kms.Spec, root pkcs11.Object
 // content is another spec's is refused, except that two specs of symmetric
 // keys of one length look alike: the seal around material tells them apart.
 func (t *Token) Load(material []byte, spec kms.Spec, usage kms.Usage) (hsm.Handle, error) {
-	if _, err := keyTypeFor(spec, usage); err != nil {
+	if _, err := t.conn.keyTypeFor(spec, usage); err != nil {
 		return 0, err
 	}
 	return t.load(material, keyKind{spec, usage}, t.roots[keyRoot])

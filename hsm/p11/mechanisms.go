@@ -52,6 +52,7 @@ var macMechanisms = map[kms.Algorithm]struct {
 
 var (
 	gcmMechanism        = &mechanism{id: pkcs11.CKM_AES_GCM, parameter: gcm}
+	cbcMechanism        = &mechanism{id: pkcs11.CKM_AES_CBC, parameter: cbc}
 	oaepSHA1Mechanism   = &mechanism{id: pkcs11.CKM_RSA_PKCS_OAEP, parameter: oaep, hash: pkcs11.CKM_SHA_1, mgf: pkcs11.CKG_MGF1_SHA1}
 	oaepSHA256Mechanism = &mechanism{id: pkcs11.CKM_RSA_PKCS_OAEP, parameter: oaep, hash: pkcs11.CKM_SHA256, mgf: pkcs11.CKG_MGF1_SHA256}
 	rawRSAMechanism     = &mechanism{id: pkcs11.CKM_RSA_X_509}

@@ -114,7 +114,26 @@ const (
 	opDecrypt operation = C.SLUICE_DECRYPT
 	opRandom  operation = C.SLUICE_RANDOM
 	opWrap    operation = C.SLUICE_WRAP
+	opAgree   operation = C.SLUICE_AGREE
+	opExpand  operation = C.SLUICE_EXPAND
+	opKWP     operation = C.SLUICE_KWP
+	opUnKWP   operation = C.SLUICE_UNKWP
+	opImport  operation = C.SLUICE_IMPORT
 )
+
+// functions are those of the module that an operation runs, in order.
+var functions = map[operation][]string{
+	opSign:    {"C_SignInit", "C_Sign"},
+	opEncrypt: {"C_EncryptInit", "C_Encrypt"},
+	opDecrypt: {"C_DecryptInit", "C_Decrypt"},
+	opRandom:  {"C_GenerateRandom"},
+	opWrap:    {"C_WrapKey"},
+	opAgree:   {"C_DeriveKey", "C_GetAttributeValue", "C_DestroyObject"},
+	opExpand:  {"C_SignInit", "C_Sign"},
+	opKWP:     {"C_EncryptInit", "C_EncryptUpdate", "C_EncryptFinal"},
+	opUnKWP:   {"C_DecryptInit", "C_DecryptUpdate", "C_DecryptFinal"},
+	opImport:  {"C_CreateObject", "C_WrapKey", "C_DestroyObject"},
+}
 
 // parameter is the kind of parameter a mechanism takes.
 type parameter C.CK_ULONG
@@ -122,6 +141,7 @@ type parameter C.CK_ULONG
 const (
 	noParameter parameter = C.SLUICE_NO_PARAMETER
 	gcm         parameter = C.SLUICE_GCM
+	cbc         parameter = C.SLUICE_CBC
 	pss         parameter = C.SLUICE_PSS
 	oaep        parameter = C.SLUICE_OAEP
 )
@@ -134,25 +154,31 @@ type mechanism struct {
 	salt      int  // PSS, bytes
 }
 
-// nonceSize is the length of GCM nonces in bytes (NIST SP 800-38D, 5.2.1.1).
-const nonceSize = 12
+// nonceSize is the length of GCM nonces in bytes (NIST SP 800-38D, 5.2.1.1),
+// and ivSize that of CBC's.
+const (
+	nonceSize = 12
+	ivSize    = 16
+)
 
 // request is one operation for a module.
 type request struct {
 	operation operation
 	mechanism *mechanism // nil for opRandom
 	key       uint
-	wrapped   uint   // opWrap: the key to wrap under key
-	nonce     []byte // GCM: nonceSize bytes
-	aad       []byte // GCM
-	input     []byte // with aad at most maxData bytes
-	room      int    // for output, at most maxData+outputSlack bytes
+	wrapped   uint                // opWrap: the key to wrap under key
+	nonce     []byte              // GCM: nonceSize bytes; CBC: ivSize
+	aad       []byte              // GCM
+	input     []byte              // with aad at most maxData bytes
+	room      int                 // for output, at most maxData+outputSlack bytes
+	block     int                 // opExpand: bytes of a MAC, at most outputSlack
+	object    []*pkcs11.Attribute // opImport, instead of input
 }
 
 // outcome is how it ended.
 type outcome struct {
 	code   uint   // CKR_*
-	began  bool   // *Init succeeded
+	step   int    // which of the operation's functions the code is of
 	stuck  bool   // the session may have an active operation
 	output []byte // in the session's memory: to be copied before release
 	nonce  []byte // GCM: what the module left there, likewise
@@ -168,7 +194,7 @@ func (m *memory) run(list functionList, session pkcs11.SessionHandle, r *request
 		operation:     C.CK_ULONG(r.operation),
 		key:           C.CK_OBJECT_HANDLE(r.key),
 		wrapped:       C.CK_OBJECT_HANDLE(r.wrapped),
-		input_length:  C.CK_ULONG(len(r.input)),
+		block:         C.CK_ULONG(r.block),
 		aad_length:    C.CK_ULONG(len(r.aad)),
 		output:        (*C.CK_BYTE)(unsafe.Pointer(&m.output[0])),
 		output_length: C.CK_ULONG(r.room),
@@ -186,13 +212,17 @@ func (m *memory) run(list functionList, session pkcs11.SessionHandle, r *request
 	// when there is nothing to point to: modules take NULL for a question.
 	c.input = (*C.CK_BYTE)(unsafe.Pointer(&m.input[0]))
 	n := copy(m.input, r.input)
+	if r.object != nil {
+		n = m.putAttributes(c, r.object)
+	}
+	c.input_length = C.CK_ULONG(n)
 	c.aad = (*C.CK_BYTE)(unsafe.Pointer(&m.input[min(n, maxData-1)]))
 	m.touchedInput = n + copy(m.input[n:], r.aad)
-	m.touchedOutput = r.room
+	m.touchedOutput = r.room + r.block // a whole block may be written last
 
 	C.sluice_run(c)
 
-	o := outcome{code: uint(c.result), began: c.began != 0, stuck: c.stuck != 0}
+	o := outcome{code: uint(c.result), step: int(c.step), stuck: c.stuck != 0}
 	if o.code == pkcs11.CKR_OK {
 		if uint64(c.output_length) > uint64(r.room) {
 			// A module that claims to have written past its room has broken
@@ -206,25 +236,28 @@ func (m *memory) run(list functionList, session pkcs11.SessionHandle, r *request
 	return o
 }
 
-// failedCall names the function of the module that an outcome came from.
-func (o *outcome) failedCall(op operation) string {
-	switch {
-	case op == opRandom:
-		return "C_GenerateRandom"
-	case op == opWrap:
-		return "C_WrapKey"
-	case op == opSign && o.began:
-		return "C_Sign"
-	case op == opSign:
-		return "C_SignInit"
-	case op == opEncrypt && o.began:
-		return "C_Encrypt"
-	case op == opEncrypt:
-		return "C_EncryptInit"
-	case o.began:
-		return "C_Decrypt"
+// putAttributes writes the template of an object and the values that it
+// points to into the input, and returns their length.
+func (m *memory) putAttributes(c *C.sluice_call, object []*pkcs11.Attribute) int {
+	size := len(object) * C.sizeof_CK_ATTRIBUTE
+	c.attributes = (*C.CK_ATTRIBUTE)(unsafe.Pointer(&m.input[0]))
+	c.attribute_count = C.CK_ULONG(len(object))
+	template := unsafe.Slice(c.attributes, len(object))
+	for i, a := range object {
+		template[i] = C.CK_ATTRIBUTE{
+			_type:      C.CK_ULONG(a.Type),
+			pValue:     unsafe.Pointer(&m.input[size]),
+			ulValueLen: C.CK_ULONG(len(a.Value)),
+		}
+		size += pad(copy(m.input[size:], a.Value))
 	}
-	return "C_DecryptInit"
+	return size
 }
+
+// pad rounds a length up to where any value is aligned.
+func pad(n int) int { return (n + ulongSize - 1) / ulongSize * ulongSize }
+
+// failedCall names the function of the module that an outcome came from.
+func (o *outcome) failedCall(op operation) string { return functions[op][o.step] }
 
 func (o *outcome) err(op operation) *hsm.Error { return codeError(o.failedCall(op), o.code) }

@@ -81,11 +81,13 @@ func TestNSSConforms(t *testing.T) {
 			return token
 		}
 	}
+	specs := []kms.Spec{kms.SpecAES128, kms.SpecAES192, kms.SpecAES256, kms.SpecRSA2048,
+		kms.SpecHMAC224, kms.SpecHMAC256, kms.SpecHMAC384, kms.SpecHMAC512}
 	hsmtest.RunToken(t,
 		open(Config{Module: nss.Module, InitArgs: nss.InitArgs, TokenLabel: nss.TokenLabel, PIN: nss.UserPIN, Domain: *domain}),
 		hsmtest.Options{
-			Specs: []kms.Spec{kms.SpecAES128, kms.SpecAES192, kms.SpecAES256, kms.SpecRSA2048,
-				kms.SpecHMAC224, kms.SpecHMAC256, kms.SpecHMAC384, kms.SpecHMAC512},
+			Specs:       specs,
+			Imports:     specs,
 			SealingKeys: true,
 			Enforces:    false,
 			Peer:        open(config(tokens[2], domain)),

@@ -1,12 +1,14 @@
 package p11
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/asn1"
 	"errors"
 	"math/big"
+	"slices"
 
 	"github.com/miekg/pkcs11"
 
@@ -17,9 +19,12 @@ import (
 // curve is what keys on an elliptic curve need to know of it.
 type curve struct {
 	oid       asn1.ObjectIdentifier
-	params    []byte // CKA_EC_PARAMS: the DER of oid
+	params    []byte // CKA_EC_PARAMS: the DER of the curve's object identifier
 	fieldSize int    // bytes
 	nist      ecdh.Curve
+	// prefix is what a SubjectPublicKeyInfo in DER (RFC 5480, 2) has before
+	// the uncompressed point: with the length fixed, the whole syntax.
+	prefix []byte
 }
 
 func newCurve(fieldSize int, nist ecdh.Curve, oid ...int) *curve {
@@ -27,8 +32,22 @@ func newCurve(fieldSize int, nist ecdh.Curve, oid ...int) *curve {
 	if err != nil {
 		panic(err) // the constants below are well-formed
 	}
-	return &curve{oid, params, fieldSize, nist}
+	var info struct {
+		Algorithm struct{ Algorithm, Curve asn1.ObjectIdentifier }
+		PublicKey asn1.BitString
+	}
+	size := 1 + 2*fieldSize
+	info.Algorithm.Algorithm, info.Algorithm.Curve = oidECPublicKey, oid
+	info.PublicKey = asn1.BitString{Bytes: make([]byte, size), BitLength: 8 * size}
+	der, err := asn1.Marshal(info)
+	if err != nil {
+		panic(err) // as above
+	}
+	return &curve{oid, params, fieldSize, nist, der[:len(der)-size]}
 }
+
+// oidECPublicKey is id-ecPublicKey (RFC 5480, 2.1.1).
+var oidECPublicKey = asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1}
 
 // The curves (RFC 5480, 2.1.1.1; SEC 2, A.2.1 for secp256k1).
 var curves = map[kms.Spec]*curve{
@@ -81,32 +100,40 @@ func (c *curve) publicKeyInfo(ecPoint []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nist != nil {
-		key, err := c.nist.NewPublicKey(point) // checks that it is on the curve
-		if err != nil {
-			return nil, err
-		}
-		return x509.MarshalPKIXPublicKey(key)
-	}
-	if !onSecp256k1(point) {
+	if !c.contains(point) {
 		return nil, errors.New("the point is not on the curve")
 	}
-	// crypto/x509 does not know the curve. RFC 5480, 2.
-	var info struct {
-		Algorithm struct{ Algorithm, Curve asn1.ObjectIdentifier }
-		PublicKey asn1.BitString
-	}
-	info.Algorithm.Algorithm = asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1} // id-ecPublicKey
-	info.Algorithm.Curve = c.oid
-	info.PublicKey = asn1.BitString{Bytes: point, BitLength: 8 * len(point)}
-	return asn1.Marshal(info)
+	return slices.Concat(c.prefix, point), nil
 }
+
+// parsePublicKeyInfo returns the uncompressed point inside a
+// SubjectPublicKeyInfo; ok is false when it is not one of a point on the
+// curve.
+func (c *curve) parsePublicKeyInfo(der []byte) (point []byte, ok bool) {
+	point, ok = bytes.CutPrefix(der, c.prefix)
+	return point, ok && len(point) == 1+2*c.fieldSize && c.contains(point)
+}
+
+// contains tells whether a point of the right length is uncompressed, on the
+// curve, and thus not the one at infinity.
+func (c *curve) contains(point []byte) bool {
+	if point[0] != uncompressed {
+		return false
+	}
+	if c.nist == nil {
+		return onSecp256k1(point)
+	}
+	_, err := c.nist.NewPublicKey(point)
+	return err == nil
+}
+
+// uncompressed begins an uncompressed point (SEC 1, 2.3.3).
+const uncompressed = 4
 
 // point unpacks CKA_EC_POINT: an uncompressed point in a DER OCTET STRING
 // (PKCS#11 v2.40, 2.3.3) or, in some modules, bare. Only the length tells the
 // two apart, since a point may begin as an OCTET STRING does.
 func (c *curve) point(ecPoint []byte) ([]byte, error) {
-	const uncompressed = 4 // SEC 1, 2.3.3
 	size := 1 + 2*c.fieldSize
 	point := ecPoint
 	if len(point) != size {

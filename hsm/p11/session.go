@@ -32,11 +32,15 @@ var (
 	errKey       = errors.New("the handle's key has another spec or usage")
 	errAlgorithm = errors.New("the key does not offer the algorithm")
 	errDigest    = errors.New("the digest's length is not that of the algorithm's hash")
-	errNonce     = errors.New("the nonce has not 12 bytes")
+	errNonce     = errors.New("the nonce's length is not the algorithm's")
+	errAAD       = errors.New("the algorithm takes no additional data")
+	errPeer      = errors.New("the peer's public key is not one of the key's curve")
+	errOutput    = errors.New("the number of derived bytes is out of range")
 	errSize      = errors.New("the input is longer than a session takes")
 	errLength    = errors.New("the input's length does not fit the key")
 	errRandom    = errors.New("the number of random bytes is out of range")
 	errPadding   = errors.New("the ciphertext's padding is not valid")
+	errWrapped   = errors.New("the wrapped bytes are not valid")
 	errHashless  = errors.New("the algorithm takes no digest")
 )
 
@@ -50,43 +54,60 @@ func badRequest(err error) *hsm.Error {
 // signs with a key of another type. Where the module replaces the nonce by its
 // own, c.Nonce is set to that.
 func (s *session) Do(c *hsm.Call) error {
-	var run func(*session, *hsm.Call, loadedKey) error
 	switch {
 	case s.closed:
 		return &hsm.Error{Class: hsm.ClassSession, Call: "Session.Do", Err: errClosed}
 	case c.Verb == kms.VerbRandom:
 		return s.result(s.random(c))
-	case c.Verb == kms.VerbSign:
-		run = (*session).sign
-	case c.Verb == kms.VerbMAC:
-		run = (*session).mac
-	case c.Verb == kms.VerbEncrypt && c.Spec.Info() != nil && c.Spec.Info().Symmetric():
-		run = (*session).encrypt
-	case c.Verb == kms.VerbDecrypt:
-		run = (*session).decrypt
-	default:
+	}
+	usage, known := usages[c.Verb]
+	if !known || c.Verb == kms.VerbEncrypt && (c.Spec.Info() == nil || !c.Spec.Info().Symmetric()) {
 		return &hsm.Error{Class: hsm.ClassUnsupported, Call: "Session.Do"}
 	}
 	key, ok := parseHandle(c.Handle)
 	switch {
 	case !ok:
 		return &hsm.Error{Class: hsm.ClassStaleObject, Call: "Session.Do", Err: errHandle}
-	case key.spec != c.Spec || key.usage != usageOf(c.Verb):
+	case key.spec != c.Spec || key.usage != usage:
 		return badRequest(errKey)
 	case !c.Spec.Supports(key.usage, c.Algorithm):
 		return badRequest(errAlgorithm)
 	}
-	return s.result(run(s, c, key))
+	return s.result(s.use(c, key))
 }
 
-func usageOf(v kms.Verb) kms.Usage {
-	switch v {
+// usages are what a key must have been loaded for to serve a verb.
+var usages = map[kms.Verb]kms.Usage{
+	kms.VerbSign:    kms.UsageSignVerify,
+	kms.VerbMAC:     kms.UsageGenerateVerifyMAC,
+	kms.VerbEncrypt: kms.UsageEncryptDecrypt, // of symmetric keys
+	kms.VerbDecrypt: kms.UsageEncryptDecrypt,
+	kms.VerbAgree:   kms.UsageKeyAgreement,
+	kms.VerbDerive:  kms.UsageDerive,
+	kms.VerbWrap:    kms.UsageWrapUnwrap,
+	kms.VerbUnwrap:  kms.UsageWrapUnwrap,
+}
+
+// use runs a verb on a key that serves it.
+func (s *session) use(c *hsm.Call, key loadedKey) error {
+	switch c.Verb {
 	case kms.VerbSign:
-		return kms.UsageSignVerify
+		return s.sign(c, key)
 	case kms.VerbMAC:
-		return kms.UsageGenerateVerifyMAC
+		return s.mac(c, key)
+	case kms.VerbEncrypt:
+		return s.encrypt(c, key)
+	case kms.VerbDecrypt:
+		return s.decrypt(c, key)
+	case kms.VerbAgree:
+		return s.agree(c, key)
+	case kms.VerbDerive:
+		return s.derive(c, key)
+	case kms.VerbWrap:
+		return s.wrapBytes(c, key)
+	default: // VerbUnwrap
+		return s.unwrapBytes(c, key)
 	}
-	return kms.UsageEncryptDecrypt
 }
 
 // result ends an operation: its memory is wiped whatever happened.
@@ -150,6 +171,9 @@ func (s *session) mac(c *hsm.Call, key loadedKey) error {
 }
 
 func (s *session) encrypt(c *hsm.Call, key loadedKey) error {
+	if c.Algorithm == kms.AlgAESCBC {
+		return s.encryptCBC(c, key)
+	}
 	r, err := gcmRequest(opEncrypt, c, key)
 	if err != nil {
 		return err
@@ -169,8 +193,11 @@ func (s *session) encrypt(c *hsm.Call, key loadedKey) error {
 }
 
 func (s *session) decrypt(c *hsm.Call, key loadedKey) error {
-	if c.Spec.Info().Family == kms.FamilyRSA {
+	switch {
+	case c.Spec.Info().Family == kms.FamilyRSA:
 		return s.decryptRSA(c, key)
+	case c.Algorithm == kms.AlgAESCBC:
+		return s.decryptCBC(c, key)
 	}
 	if len(c.Input) < tagSize {
 		return badRequest(errLength)
@@ -228,7 +255,7 @@ func (s *session) decryptOAEPSHA256(c *hsm.Call, r *request) error {
 			c.Output = bytes.Clone(o.output)
 			return nil
 		}
-		refused := !o.began && (o.code == pkcs11.CKR_ARGUMENTS_BAD ||
+		refused := o.step == 0 && (o.code == pkcs11.CKR_ARGUMENTS_BAD ||
 			o.code == pkcs11.CKR_MECHANISM_INVALID || o.code == pkcs11.CKR_MECHANISM_PARAM_INVALID)
 		if !refused || !s.conn.offers(pkcs11.CKM_RSA_X_509) {
 			return err

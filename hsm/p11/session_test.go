@@ -24,7 +24,17 @@ func aesKey(t testing.TB, token *Token) hsm.Handle { return newKey(t, token, kms
 // newKey makes and loads a key of the spec for its default usage.
 func newKey(t testing.TB, token *Token, spec kms.Spec) hsm.Handle {
 	t.Helper()
-	usage := spec.Info().Usages[0].Usage
+	return newKeyFor(t, token, spec, spec.Info().Usages[0].Usage).handle
+}
+
+// loadedPair is a loaded key and its public half.
+type loadedPair struct {
+	handle hsm.Handle
+	public []byte
+}
+
+func newKeyFor(t testing.TB, token *Token, spec kms.Spec, usage kms.Usage) loadedPair {
+	t.Helper()
 	g, err := token.Generate(spec, usage)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +43,7 @@ func newKey(t testing.TB, token *Token, spec kms.Spec) hsm.Handle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return loadedPair{h, g.PublicKey}
 }
 
 func encryptCall(h hsm.Handle, plaintext []byte) hsm.Call {
@@ -76,6 +86,19 @@ func TestAWarmOperationIsOneCrossing(t *testing.T) {
 		"AES-GCM 1 MiB":   large,
 		"random":          {Verb: kms.VerbRandom, Length: 32},
 	}
+	agreement := newKeyFor(t, token, kms.SpecP256, kms.UsageKeyAgreement)
+	calls["ECDH"] = hsm.Call{Verb: kms.VerbAgree, Algorithm: kms.AlgECDH, Spec: kms.SpecP256, Handle: agreement.handle, Peer: agreement.public}
+	calls["HKDF"] = hsm.Call{Verb: kms.VerbDerive, Algorithm: kms.AlgHKDFSHA256, Spec: kms.SpecHMAC256,
+		Handle: newKeyFor(t, token, kms.SpecHMAC256, kms.UsageDerive).handle, Length: kms.MaxDerived}
+	wrap := hsm.Call{Verb: kms.VerbWrap, Algorithm: kms.AlgAESKWP, Spec: kms.SpecAES256,
+		Handle: newKeyFor(t, token, kms.SpecAES256, kms.UsageWrapUnwrap).handle, Input: message(kms.MaxWrap)}
+	calls["KWP wrap"] = wrap
+	wrap.Input = do(t, s, wrap)
+	wrap.Verb = kms.VerbUnwrap
+	calls["KWP unwrap"] = wrap
+	cbc := encryptCall(aes, message(64))
+	cbc.Algorithm, cbc.Nonce = kms.AlgAESCBC, make([]byte, ivSize)
+	calls["CBC encrypt"] = cbc
 	for _, spec := range []kms.Spec{kms.SpecP256, kms.SpecRSA2048, kms.SpecHMAC256} {
 		c := hsm.Call{Verb: kms.VerbSign, Spec: spec, Handle: newKey(t, token, spec), Input: message(64)}
 		if spec == kms.SpecHMAC256 {
@@ -100,16 +123,25 @@ func TestAWarmOperationIsOneCrossing(t *testing.T) {
 	}
 }
 
+// with returns a changed call.
+func with(c hsm.Call, change func(*hsm.Call)) hsm.Call {
+	change(&c)
+	return c
+}
+
 // What is refused before the call costs no crossing at all.
 func TestWhatDoesNotFitTheKeyNeverReachesTheToken(t *testing.T) {
 	token := openMember(t, 0)
 	s := newSession(t, token)
 	aes, ec, hmac := aesKey(t, token), newKey(t, token, kms.SpecP256), newKey(t, token, kms.SpecHMAC256)
 	good := encryptCall(aes, []byte("m"))
-	with := func(c hsm.Call, change func(*hsm.Call)) hsm.Call {
-		change(&c)
-		return c
-	}
+	agreement := newKeyFor(t, token, kms.SpecP256, kms.UsageKeyAgreement)
+	agree := hsm.Call{Verb: kms.VerbAgree, Algorithm: kms.AlgECDH, Spec: kms.SpecP256, Handle: agreement.handle, Peer: agreement.public}
+	derive := hsm.Call{Verb: kms.VerbDerive, Algorithm: kms.AlgHKDFSHA256, Spec: kms.SpecHMAC256,
+		Handle: newKeyFor(t, token, kms.SpecHMAC256, kms.UsageDerive).handle, Length: 32}
+	wrap := hsm.Call{Verb: kms.VerbWrap, Algorithm: kms.AlgAESKWP, Spec: kms.SpecAES256,
+		Handle: newKeyFor(t, token, kms.SpecAES256, kms.UsageWrapUnwrap).handle, Input: []byte("m")}
+	cbc := with(good, func(c *hsm.Call) { c.Algorithm, c.Nonce = kms.AlgAESCBC, make([]byte, ivSize) })
 	sign := hsm.Call{Verb: kms.VerbSign, Algorithm: kms.AlgECDSASHA256, Spec: kms.SpecP256, Handle: ec}
 	before := token.Crossings()
 	for name, c := range map[string]struct {
@@ -132,6 +164,22 @@ func TestWhatDoesNotFitTheKeyNeverReachesTheToken(t *testing.T) {
 		"no random bytes":             {hsm.Call{Verb: kms.VerbRandom}, hsm.ClassRequest},
 		"negative random bytes":       {hsm.Call{Verb: kms.VerbRandom, Length: -1}, hsm.ClassRequest},
 		"too many random bytes":       {hsm.Call{Verb: kms.VerbRandom, Length: maxData + 1}, hsm.ClassRequest},
+		"CBC with a nonce of 12":      {with(cbc, func(c *hsm.Call) { c.Nonce = c.Nonce[:12] }), hsm.ClassRequest},
+		"CBC with additional data":    {with(cbc, func(c *hsm.Call) { c.AAD = []byte("a") }), hsm.ClassRequest},
+		"CBC of half a block":         {with(cbc, func(c *hsm.Call) { c.Verb, c.Input = kms.VerbDecrypt, make([]byte, 8) }), hsm.ClassRequest},
+		"a peer that is none":         {with(agree, func(c *hsm.Call) { c.Peer = nil }), hsm.ClassRequest},
+		"a peer off the curve":        {with(agree, func(c *hsm.Call) { c.Peer = append(bytes.Clone(c.Peer[:len(c.Peer)-1]), ^c.Peer[len(c.Peer)-1]) }), hsm.ClassRequest},
+		"a signing key to agree":      {with(agree, func(c *hsm.Call) { c.Handle = ec }), hsm.ClassRequest},
+		"an agreement key to sign":    {with(sign, func(c *hsm.Call) { c.Handle = agree.Handle }), hsm.ClassRequest},
+		"15 derived bytes":            {with(derive, func(c *hsm.Call) { c.Length = 15 }), hsm.ClassRequest},
+		"8161 derived bytes":          {with(derive, func(c *hsm.Call) { c.Length = 8161 }), hsm.ClassRequest},
+		"a long context":              {with(derive, func(c *hsm.Call) { c.Input = make([]byte, kms.MaxDeriveContext+1) }), hsm.ClassRequest},
+		"a MAC key to derive":         {with(derive, func(c *hsm.Call) { c.Handle = hmac }), hsm.ClassRequest},
+		"nothing to wrap":             {with(wrap, func(c *hsm.Call) { c.Input = nil }), hsm.ClassRequest},
+		"much to wrap":                {with(wrap, func(c *hsm.Call) { c.Input = make([]byte, kms.MaxWrap+1) }), hsm.ClassRequest},
+		"half of what was wrapped":    {with(wrap, func(c *hsm.Call) { c.Verb, c.Input = kms.VerbUnwrap, make([]byte, 8) }), hsm.ClassRequest},
+		"a wrapping key to encrypt":   {with(good, func(c *hsm.Call) { c.Handle = wrap.Handle }), hsm.ClassRequest},
+		"decapsulate":                 {hsm.Call{Verb: kms.VerbDecapsulate, Algorithm: kms.AlgMLKEM, Spec: kms.SpecMLKEM768}, hsm.ClassUnsupported},
 		"no handle":                   {with(good, func(c *hsm.Call) { c.Handle = 0 }), hsm.ClassStaleObject},
 		"verify":                      {hsm.Call{Verb: kms.VerbVerify, Algorithm: kms.AlgECDSASHA256, Spec: kms.SpecP256}, hsm.ClassUnsupported},
 		"encrypt with a public key":   {hsm.Call{Verb: kms.VerbEncrypt, Algorithm: kms.AlgRSAOAEPSHA256, Spec: kms.SpecRSA2048}, hsm.ClassUnsupported},
@@ -250,6 +298,75 @@ func TestClosedSessionsServeTheNextWorker(t *testing.T) {
 	mustWork(t, second, aes)
 }
 
+// Secrets that are objects for a moment, and imported keys, are gone after the
+// call, also after one that fails.
+func TestNoObjectIsLeftBehind(t *testing.T) {
+	token := openMember(t, 0)
+	s := newSession(t, token)
+	aes, agreement := aesKey(t, token), newKeyFor(t, token, kms.SpecP256, kms.UsageKeyAgreement)
+	point, ok := curves[kms.SpecP256].parsePublicKeyInfo(agreement.public)
+	if !ok {
+		t.Fatal("the public key is malformed")
+	}
+	agreeOn := func(object uint, point []byte) *request {
+		return &request{operation: opAgree, mechanism: ecdhMechanism, key: object, input: point, room: 32}
+	}
+	importUnder := func(root uint) *request {
+		return &request{operation: opImport, mechanism: token.wrapping, key: root, room: maxMaterial, object: []*pkcs11.Attribute{
+			pkcs11.NewAttribute(pkcs11.CKA_CLASS, pkcs11.CKO_SECRET_KEY),
+			pkcs11.NewAttribute(pkcs11.CKA_KEY_TYPE, pkcs11.CKK_AES),
+			pkcs11.NewAttribute(pkcs11.CKA_EXTRACTABLE, true),
+			pkcs11.NewAttribute(pkcs11.CKA_VALUE, message(32)),
+		}}
+	}
+	private := uint(objectOf(t, agreement.handle))
+	for name, c := range map[string]struct {
+		request *request
+		failed  string // the function, "" for none
+	}{
+		"a secret":                        {agreeOn(private, point), ""},
+		"a secret with a point off curve": {agreeOn(private, append(bytes.Clone(point[:64]), ^point[64])), "C_DeriveKey"},
+		"a secret of a key that cannot":   {agreeOn(uint(objectOf(t, newKey(t, token, kms.SpecP256))), point), "C_DeriveKey"},
+		"an import":                       {importUnder(uint(token.roots[keyRoot])), ""},
+		"an import under no root":         {importUnder(uint(objectOf(t, aes))), "C_WrapKey"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := countObjects(t, s)
+			for range 10 {
+				_, err := s.run(c.request)
+				err = s.result(err)
+				e, failed := errors.AsType[*hsm.Error](err)
+				if failed != (c.failed != "") || failed && e.Call != c.failed {
+					t.Fatalf("got %v, want a failure of %q", err, c.failed)
+				}
+				wantWiped(t, s, name)
+			}
+			if after := countObjects(t, s); after != before {
+				t.Errorf("%d objects, %d before", after, before)
+			}
+			mustWork(t, s, aes)
+		})
+	}
+}
+
+// countObjects counts what the user sees in the token.
+func countObjects(t *testing.T, s *session) int {
+	t.Helper()
+	ctx := s.conn.mod.ctx
+	if err := ctx.FindObjectsInit(s.handle, nil); err != nil {
+		t.Fatal(err)
+	}
+	const most = 10_000
+	found, _, err := ctx.FindObjects(s.handle, most)
+	if err == nil {
+		err = ctx.FindObjectsFinal(s.handle)
+	}
+	if err != nil || len(found) == most {
+		t.Fatalf("%d objects, %v", len(found), err)
+	}
+	return len(found)
+}
+
 // residentBytes reads the process's resident set (proc(5), statm).
 func residentBytes(t *testing.T) int {
 	t.Helper()
@@ -323,6 +440,21 @@ func TestMemoryIsWipedAndGivenBack(t *testing.T) {
 		}
 		wantWiped(t, s, "failed decryption")
 	}
+	agreement := newKeyFor(t, token, kms.SpecP521, kms.UsageKeyAgreement)
+	for name, call := range map[string]hsm.Call{
+		"agreement": {Verb: kms.VerbAgree, Algorithm: kms.AlgECDH, Spec: kms.SpecP521, Handle: agreement.handle, Peer: agreement.public},
+		"derivation": {Verb: kms.VerbDerive, Algorithm: kms.AlgHKDFSHA512, Spec: kms.SpecHMAC512,
+			Handle: newKeyFor(t, token, kms.SpecHMAC512, kms.UsageDerive).handle, Input: secret[:32], Length: kms.MaxDerived - 1},
+		"wrapping": {Verb: kms.VerbWrap, Algorithm: kms.AlgAESKWP, Spec: kms.SpecAES256,
+			Handle: newKeyFor(t, token, kms.SpecAES256, kms.UsageWrapUnwrap).handle, Input: secret[:kms.MaxWrap]},
+	} {
+		do(t, s, call)
+		wantWiped(t, s, name)
+	}
+	if _, err := token.Import(kms.SpecAES256, kms.UsageEncryptDecrypt, secret[:32]); err != nil {
+		t.Fatal(err)
+	}
+	wantWiped(t, token.generator, "import")
 	// What is kept of input and output, and the request.
 	if resident := residentIn(t, s.memory.mapped); resident > 2*keptData+pageSize {
 		t.Errorf("%d bytes stay resident", resident)

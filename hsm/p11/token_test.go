@@ -88,22 +88,108 @@ func TestAKeyMadeOnOneTokenWorksOnAnother(t *testing.T) {
 
 func useKey(t *testing.T, s *session, info *kms.SpecInfo, usage kms.Usage, c hsm.Call, g hsm.Generated) {
 	t.Helper()
-	switch {
-	case usage == kms.UsageSignVerify:
+	switch usage {
+	case kms.UsageSignVerify:
 		c.Verb = kms.VerbSign
 		whole := do(t, s, c)
 		verify(t, g.PublicKey, &c, whole)
 		c.Input, c.Prehashed = appendDigest(nil, c.Algorithm.Hash(), c.Input), true
 		verify(t, g.PublicKey, &c, do(t, s, c))
-	case usage == kms.UsageGenerateVerifyMAC:
+	case kms.UsageGenerateVerifyMAC:
 		c.Verb = kms.VerbMAC
 		checkMAC(t, s, c, g)
-	case info.Family == kms.FamilyAES:
-		c.Verb = kms.VerbEncrypt
-		checkGCM(t, s, c)
-	default:
-		c.Verb = kms.VerbDecrypt
-		checkOAEP(t, s, c, g)
+	case kms.UsageKeyAgreement:
+		c.Verb, c.Input = kms.VerbAgree, nil
+		checkAgreement(t, s, c, g)
+	case kms.UsageDerive:
+		c.Verb, c.Input, c.Length = kms.VerbDerive, c.Input[:min(len(c.Input), kms.MaxDeriveContext)], 100
+		checkDerivation(t, s, c)
+	case kms.UsageWrapUnwrap:
+		c.Input = message(max(1, min(len(c.Input), kms.MaxWrap)))
+		checkWrapping(t, s, c)
+	case kms.UsageEncryptDecrypt:
+		switch {
+		case c.Algorithm == kms.AlgAESCBC:
+			checkCBC(t, s, c)
+		case info.Family == kms.FamilyAES:
+			checkGCM(t, s, c)
+		default:
+			c.Verb = kms.VerbDecrypt
+			checkOAEP(t, s, c, g)
+		}
+	}
+}
+
+// checkAgreement computes the secret with a key of Go's from either side.
+func checkAgreement(t *testing.T, s *session, c hsm.Call, g hsm.Generated) {
+	t.Helper()
+	if c.Spec == kms.SpecSecp256k1 { // see hsmtest
+		c.Peer = g.PublicKey
+		if n := len(do(t, s, c)); n != 32 {
+			t.Errorf("the secret has %d bytes", n)
+		}
+		return
+	}
+	private, err := curves[c.Spec].nist.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Peer, err = x509.MarshalPKIXPublicKey(private.PublicKey()); err != nil {
+		t.Fatal(err)
+	}
+	point, ok := curves[c.Spec].parsePublicKeyInfo(g.PublicKey)
+	if !ok {
+		t.Fatal("the public key is malformed")
+	}
+	public, err := private.Curve().NewPublicKey(point)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := private.ECDH(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, s, c); !bytes.Equal(got, want) {
+		t.Errorf("the secret is %x, want %x", got, want)
+	}
+}
+
+func checkDerivation(t *testing.T, s *session, c hsm.Call) {
+	t.Helper()
+	first := do(t, s, c)
+	if len(first) != c.Length || !bytes.Equal(first, do(t, s, c)) {
+		t.Errorf("%s is not deterministic", c.Algorithm)
+	}
+	c.Input = append([]byte("x"), c.Input[:len(c.Input)/2]...)
+	if bytes.Equal(first, do(t, s, c)) {
+		t.Errorf("%s is the same for two contexts", c.Algorithm)
+	}
+}
+
+func checkWrapping(t *testing.T, s *session, c hsm.Call) {
+	t.Helper()
+	plaintext := c.Input
+	c.Verb = kms.VerbWrap
+	wrapped := do(t, s, c)
+	c.Verb, c.Input = kms.VerbUnwrap, wrapped
+	if got := do(t, s, c); !bytes.Equal(got, plaintext) {
+		t.Errorf("%d bytes do not come back", len(plaintext))
+	}
+	wrapped[0] ^= 1
+	if err := s.Do(&c); err == nil {
+		t.Error("unwrapped what was tampered with")
+	}
+}
+
+func checkCBC(t *testing.T, s *session, c hsm.Call) {
+	t.Helper()
+	plaintext := c.Input
+	c.Verb, c.Nonce = kms.VerbEncrypt, make([]byte, ivSize)
+	rand.Read(c.Nonce)
+	ciphertext := do(t, s, c)
+	c.Verb, c.Input = kms.VerbDecrypt, ciphertext
+	if got := do(t, s, c); !bytes.Equal(got, plaintext) {
+		t.Errorf("%d bytes do not come back", len(plaintext))
 	}
 }
 

@@ -15,6 +15,7 @@ func benchCall(b *testing.B, token *soft.Token, call hsm.Call) {
 	b.Helper()
 	b.SetBytes(int64(len(call.Input)))
 	b.ReportAllocs()
+	b.ResetTimer() // after what it took to make the call
 	b.RunParallel(func(pb *testing.PB) {
 		session, err := token.NewSession()
 		if err != nil {
@@ -108,8 +109,11 @@ func BenchmarkVerify(b *testing.B) {
 // forEncryption fits the call to its algorithm.
 func forEncryption(call hsm.Call, n int) hsm.Call {
 	call.Verb, call.Input = kms.VerbEncrypt, randomBytes(n)
-	if call.Spec.Info().Symmetric() {
+	switch call.Algorithm {
+	case kms.AlgAESGCM, kms.AlgSM4GCM:
 		call.Nonce = make([]byte, 12)
+	case kms.AlgAESCBC, kms.AlgSM4CBC:
+		call.Nonce = make([]byte, 16)
 	}
 	return call
 }
@@ -138,6 +142,58 @@ func BenchmarkDecrypt(b *testing.B) {
 func BenchmarkMAC(b *testing.B) {
 	eachAlgorithm(b, kms.UsageGenerateVerifyMAC, func(b *testing.B, token *soft.Token, call hsm.Call) {
 		call.Verb, call.Input = kms.VerbMAC, randomBytes(256)
+		benchCall(b, token, call)
+	})
+}
+
+func BenchmarkAgree(b *testing.B) {
+	eachAlgorithm(b, kms.UsageKeyAgreement, func(b *testing.B, token *soft.Token, call hsm.Call) {
+		call.Verb, call.Peer = kms.VerbAgree, call.PublicKey
+		benchCall(b, token, call)
+	})
+}
+
+func BenchmarkDerive(b *testing.B) {
+	eachAlgorithm(b, kms.UsageDerive, func(b *testing.B, token *soft.Token, call hsm.Call) {
+		call.Verb, call.Input = kms.VerbDerive, randomBytes(32)
+		for _, n := range []int{32, kms.MaxDerived} {
+			call.Length = n
+			b.Run(fmt.Sprint(n), func(b *testing.B) { benchCall(b, token, call) })
+		}
+	})
+}
+
+func BenchmarkWrap(b *testing.B) {
+	eachAlgorithm(b, kms.UsageWrapUnwrap, func(b *testing.B, token *soft.Token, call hsm.Call) {
+		call.Verb = kms.VerbWrap
+		for _, n := range []int{32, kms.MaxWrap} {
+			call.Input = randomBytes(n)
+			b.Run(fmt.Sprint(n), func(b *testing.B) { benchCall(b, token, call) })
+		}
+	})
+}
+
+func BenchmarkUnwrap(b *testing.B) {
+	eachAlgorithm(b, kms.UsageWrapUnwrap, func(b *testing.B, token *soft.Token, call hsm.Call) {
+		call.Verb, call.Input = kms.VerbWrap, randomBytes(32)
+		call.Input = benchOnce(b, token, call)
+		call.Verb = kms.VerbUnwrap
+		benchCall(b, token, call)
+	})
+}
+
+func BenchmarkEncapsulate(b *testing.B) {
+	eachAlgorithm(b, kms.UsageEncapsulateDecapsulate, func(b *testing.B, token *soft.Token, call hsm.Call) {
+		call.Verb = kms.VerbEncapsulate
+		benchCall(b, token, call)
+	})
+}
+
+func BenchmarkDecapsulate(b *testing.B) {
+	eachAlgorithm(b, kms.UsageEncapsulateDecapsulate, func(b *testing.B, token *soft.Token, call hsm.Call) {
+		call.Verb = kms.VerbEncapsulate
+		call.Input = benchOnce(b, token, call)
+		call.Verb = kms.VerbDecapsulate
 		benchCall(b, token, call)
 	})
 }

@@ -20,42 +20,86 @@ const (
 // wrong lengths, and fields that would be ignored, since a caller who sets
 // one believes that it counts.
 func checkFields(c *hsm.Call) error {
-	signing := c.Verb == kms.VerbSign || c.Verb == kms.VerbVerify
-	aead := (c.Verb == kms.VerbEncrypt || c.Verb == kms.VerbDecrypt) &&
-		(c.Algorithm == kms.AlgAESGCM || c.Algorithm == kms.AlgSM4GCM)
-	if err := checkInput(c, signing); err != nil {
-		return err
-	}
-	switch {
-	case aead && len(c.Nonce) != nonceSize:
-		return errNonce
-	case !aead && (len(c.Nonce) != 0 || len(c.AAD) != 0):
-		return errFields
-	}
-	if signing && c.Algorithm == kms.AlgSM2DSA && !c.Prehashed {
-		if len(c.UserID) < 1 || len(c.UserID) > maxUserID {
-			return errUserID
+	for _, check := range []func(*hsm.Call) error{checkMessage, checkNonce, checkUserID, checkLength} {
+		if err := check(c); err != nil {
+			return err
 		}
-	} else if len(c.UserID) != 0 {
-		return errFields
 	}
-	if c.Algorithm != kms.AlgSM2PKE && c.Order != "" {
+	if c.Algorithm != kms.AlgSM2PKE && c.Order != "" || c.Verb != kms.VerbAgree && len(c.Peer) != 0 {
 		return errFields
 	}
 	return nil
 }
 
-// checkInput checks the length of a digest and that one may be given.
-func checkInput(c *hsm.Call, signing bool) error {
-	if !c.Prehashed {
+func signs(v kms.Verb) bool { return v == kms.VerbSign || v == kms.VerbVerify }
+
+// checkMessage checks the length of a digest and that one may be given.
+func checkMessage(c *hsm.Call) error {
+	switch {
+	case (c.Verb == kms.VerbAgree || c.Verb == kms.VerbEncapsulate) && len(c.Input) != 0:
+		return errFields
+	case c.Algorithm == kms.AlgSLHDSA && len(c.Input) == 0:
+		return errEmpty // the library has no such case
+	case !c.Prehashed:
 		return nil
 	}
-	h := c.Algorithm.Hash()
-	if !signing || h == "" {
+	size := c.Algorithm.PrehashSize()
+	switch {
+	case !signs(c.Verb) || size == 0,
+		// The library signs µ but verifies messages only.
+		c.Algorithm == kms.AlgMLDSA && c.Verb == kms.VerbVerify:
 		return errPrehashed
-	}
-	if len(c.Input) != h.Size() {
+	case len(c.Input) != size:
 		return errDigestSize
+	}
+	return nil
+}
+
+func checkNonce(c *hsm.Call) error {
+	size := 0
+	if c.Verb == kms.VerbEncrypt || c.Verb == kms.VerbDecrypt {
+		switch c.Algorithm {
+		case kms.AlgAESGCM, kms.AlgSM4GCM:
+			size = nonceSize
+		case kms.AlgAESCBC, kms.AlgSM4CBC:
+			size = blockSize
+		}
+	}
+	switch {
+	case size == 0 && len(c.Nonce) != 0, size != nonceSize && len(c.AAD) != 0:
+		return errFields
+	case len(c.Nonce) != size:
+		return errNonce
+	}
+	return nil
+}
+
+func checkUserID(c *hsm.Call) error {
+	if signs(c.Verb) && c.Algorithm == kms.AlgSM2DSA && !c.Prehashed {
+		if len(c.UserID) < 1 || len(c.UserID) > maxUserID {
+			return errUserID
+		}
+		return nil
+	}
+	if len(c.UserID) != 0 {
+		return errFields
+	}
+	return nil
+}
+
+func checkLength(c *hsm.Call) error {
+	least, most := 0, 0
+	switch c.Verb {
+	case kms.VerbRandom:
+		least, most = 1, maxRandom
+	case kms.VerbDerive:
+		least, most = kms.MinDerived, kms.MaxDerived
+		if len(c.Input) > kms.MaxDeriveContext {
+			return errContext
+		}
+	}
+	if c.Length < least || c.Length > most {
+		return errLength
 	}
 	return nil
 }

@@ -30,6 +30,22 @@ func TestFieldsThatWouldBeIgnoredAreRefused(t *testing.T) {
 		return hsm.Call{Verb: kms.VerbSign, Algorithm: alg, Spec: spec, Handle: h, Input: []byte("m")}
 	}
 	ecdsaCall := sign(kms.SpecP256, kms.AlgECDSASHA256)
+	private := func(spec kms.Spec, usage kms.Usage) hsm.Call {
+		g, err := token.Generate(spec, usage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := token.Load(g.Material, spec, usage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info := spec.Info()
+		call, _ := privateCall(info, kms.UsageAlgorithms{Usage: usage, Algorithms: info.Algorithms(usage)}, h, g.PublicKey)
+		return call
+	}
+	ecdhCall, hkdfCall := private(kms.SpecP256, kms.UsageKeyAgreement), private(kms.SpecHMAC256, kms.UsageDerive)
+	cbcCall := private(kms.SpecAES256, kms.UsageEncryptDecrypt)
+	cbcCall.Algorithm, cbcCall.Nonce = kms.AlgAESCBC, make([]byte, blockSize)
 	g, err := token.Generate(kms.SpecRSA2048, kms.UsageEncryptDecrypt)
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +62,14 @@ func TestFieldsThatWouldBeIgnoredAreRefused(t *testing.T) {
 		"additional data with RSA-OAEP":  {oaep, func(c *hsm.Call) { c.AAD = []byte("a") }},
 		"nonce with RSA-OAEP":            {oaep, func(c *hsm.Call) { c.Nonce = make([]byte, nonceSize) }},
 		"a digest to encrypt":            {oaep, func(c *hsm.Call) { c.Prehashed, c.Input = true, make([]byte, 32) }},
+		"length with ECDSA":              {ecdsaCall, func(c *hsm.Call) { c.Length = 64 }},
+		"peer with ECDSA":                {ecdsaCall, func(c *hsm.Call) { c.Peer = []byte("p") }},
+		"message with ECDH":              {ecdhCall, func(c *hsm.Call) { c.Input = []byte("m") }},
+		"length with ECDH":               {ecdhCall, func(c *hsm.Call) { c.Length = 32 }},
+		"peer with HKDF":                 {hkdfCall, func(c *hsm.Call) { c.Peer = ecdhCall.Peer }},
+		"additional data with HKDF":      {hkdfCall, func(c *hsm.Call) { c.AAD = []byte("a") }},
+		"additional data with CBC":       {cbcCall, func(c *hsm.Call) { c.AAD = []byte("a") }},
+		"nonce of GCM with CBC":          {cbcCall, func(c *hsm.Call) { c.Nonce = make([]byte, nonceSize) }},
 		"handle's spec is not the named": {ecdsaCall, func(c *hsm.Call) { c.Spec = kms.SpecP384 }},
 	} {
 		good, bad := c.call, c.call
@@ -73,7 +97,12 @@ func TestDecryptionFailuresAreOneError(t *testing.T) {
 			for _, first := range []byte{0, 2, 4, 6, 0x30} {
 				for _, alg := range spec.Info().Algorithms(kms.UsageEncryptDecrypt) {
 					call := hsm.Call{Verb: kms.VerbDecrypt, Algorithm: alg, Spec: spec, Handle: h, Input: bytes.Repeat([]byte{first}, n)}
-					if spec.Info().Symmetric() {
+					switch {
+					case isCBC(alg) && n > 0 && n%blockSize == 0:
+						continue // one in 256 decrypts; hsmtest forges the padding
+					case isCBC(alg):
+						call.Nonce = make([]byte, blockSize)
+					case spec.Info().Symmetric():
 						call.Nonce = make([]byte, nonceSize)
 					}
 					if alg == kms.AlgSM2PKE {
@@ -83,6 +112,34 @@ func TestDecryptionFailuresAreOneError(t *testing.T) {
 						t.Errorf("%s, %d bytes of %#x: %v", alg, n, first, err)
 					}
 				}
+			}
+		}
+	}
+}
+
+// TestUnwrappingFailuresAreOneError: as above, for the verbs that open what is
+// not a ciphertext of encryption.
+func TestUnwrappingFailuresAreOneError(t *testing.T) {
+	token := openToken(t)
+	s := openSession(t, token)
+	for _, c := range []struct {
+		spec  kms.Spec
+		usage kms.Usage
+		verb  kms.Verb
+		alg   kms.Algorithm
+		sizes []int
+	}{
+		{kms.SpecAES256, kms.UsageWrapUnwrap, kms.VerbUnwrap, kms.AlgAESKWP, []int{0, 1, 8, 15, 16, 17, 24, 40, 4104, 4112}},
+		{kms.SpecMLKEM768, kms.UsageEncapsulateDecapsulate, kms.VerbDecapsulate, kms.AlgMLKEM, []int{0, 1, 1087, 1089, 5000}},
+	} {
+		h, err := token.Load(newMaterial(t, token, c.spec, c.usage), c.spec, c.usage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.sizes {
+			call := hsm.Call{Verb: c.verb, Algorithm: c.alg, Spec: c.spec, Handle: h, Input: make([]byte, n)}
+			if err := s.Do(&call); !errors.Is(err, errDecryption) {
+				t.Errorf("%s, %d bytes: %v", c.alg, n, err)
 			}
 		}
 	}
@@ -318,11 +375,11 @@ func TestBlindingChangesNoResult(t *testing.T) {
 func TestSecp256k1ScalarsOutOfRangeAreRefused(t *testing.T) {
 	order := secp256k1.Params().N
 	for name, d := range map[string]*big.Int{"zero": new(big.Int), "the order": order, "above the order": new(big.Int).Add(order, big.NewInt(1))} {
-		if _, err := newSecp256k1Key(d.FillBytes(make([]byte, secp256k1Size)), make([]byte, slotSize)); !errors.Is(err, errMaterial) {
+		if _, err := newSecp256k1Key(kms.UsageSignVerify, d.FillBytes(make([]byte, secp256k1Size)), make([]byte, slotSize)); !errors.Is(err, errMaterial) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	if _, err := newSecp256k1Key(new(big.Int).Sub(order, big.NewInt(1)).FillBytes(make([]byte, secp256k1Size)), make([]byte, slotSize)); err != nil {
+	if _, err := newSecp256k1Key(kms.UsageSignVerify, new(big.Int).Sub(order, big.NewInt(1)).FillBytes(make([]byte, secp256k1Size)), make([]byte, slotSize)); err != nil {
 		t.Errorf("the order less one: %v", err)
 	}
 }

@@ -20,7 +20,10 @@ var curves = map[kms.Spec]elliptic.Curve{
 // ecdsaKey signs with ECDSA (FIPS 186-5, section 6) on a NIST curve.
 type ecdsaKey struct{ private *ecdsa.PrivateKey }
 
-func newECDSAKey(info *kms.SpecInfo, raw []byte) (privateKey, error) {
+func newECKey(info *kms.SpecInfo, usage kms.Usage, raw []byte) (privateKey, error) {
+	if usage == kms.UsageKeyAgreement {
+		return newECDHKey(info, raw)
+	}
 	private, err := ecdsa.ParseRawPrivateKey(curves[info.Spec], raw)
 	if err != nil {
 		return nil, errMaterial

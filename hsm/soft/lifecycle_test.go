@@ -50,27 +50,29 @@ func wantClass(t testing.TB, err error, want hsm.Class) {
 	}
 }
 
-// slabSpecs are the specs whose keys live in the slab.
-var slabSpecs = []kms.Spec{kms.SpecAES128, kms.SpecAES256, kms.SpecSM4, kms.SpecSecp256k1, kms.SpecHMAC224, kms.SpecHMAC512, kms.SpecHMACSM3}
+// slabSpecs are the specs whose keys live in the slab, whatever their usage.
+var slabSpecs = []kms.Spec{kms.SpecAES128, kms.SpecAES256, kms.SpecSM4, kms.SpecSecp256k1, kms.SpecHMAC224, kms.SpecHMAC512,
+	kms.SpecHMACSM3, kms.SpecMLDSA44, kms.SpecSLHDSASHA2128F, kms.SpecSLHDSASHAKE256F}
 
 func TestLoadedKeyIsInTheSlabAndUnloadWipesIt(t *testing.T) {
 	token := openToken(t)
 	for _, spec := range slabSpecs {
-		usage := spec.Info().Usages[0].Usage
-		material := newMaterial(t, token, spec, usage)
-		h, err := token.Load(material, spec, usage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		slot := token.slab.slot(int(h & indexMask))
-		if !bytes.HasPrefix(slot, material[materialHeader:]) {
-			t.Errorf("%s: the key is not in its slot", spec)
-		}
-		if err := token.Unload(h); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(slot, make([]byte, slotSize)) {
-			t.Errorf("%s: Unload left something in the slot", spec)
+		for _, u := range spec.Info().Usages {
+			material := newMaterial(t, token, spec, u.Usage)
+			h, err := token.Load(material, spec, u.Usage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slot := token.slab.slot(int(h & indexMask))
+			if !bytes.HasPrefix(slot, material[materialHeader:]) {
+				t.Errorf("%s for %s: the key is not in its slot", spec, u.Usage)
+			}
+			if err := token.Unload(h); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(slot, make([]byte, slotSize)) {
+				t.Errorf("%s for %s: Unload left something in the slot", spec, u.Usage)
+			}
 		}
 	}
 }
@@ -94,36 +96,64 @@ func TestLoadKeepsNothingOfTheMaterial(t *testing.T) {
 	token := openToken(t)
 	s := openSession(t, token)
 	for _, info := range kms.Specs() {
-		if info.Family == kms.FamilyRSA && info.Bits > 2048 {
+		if info.Family == kms.FamilyRSA && info.Bits > 2048 || info.Family == kms.FamilySLHDSA && info.Bits > 128 {
 			continue
 		}
-		usage := info.Usages[len(info.Usages)-1].Usage
-		material := newMaterial(t, token, info.Spec, usage)
-		h, err := token.Load(material, info.Spec, usage)
-		if err != nil {
-			t.Fatal(err)
-		}
-		call := hsm.Call{Verb: kms.VerbMAC, Algorithm: info.Algorithms(usage)[0], Spec: info.Spec, Handle: h, Input: []byte("m")}
-		switch {
-		case usage == kms.UsageSignVerify:
-			call.Verb = kms.VerbSign
-		case info.Symmetric() && usage == kms.UsageEncryptDecrypt:
-			call.Verb, call.Nonce = kms.VerbEncrypt, make([]byte, nonceSize)
-		case usage == kms.UsageEncryptDecrypt:
-			continue // their results are random; the parsers are those of signing keys
-		}
-		before := call
-		if err := s.Do(&before); err != nil {
-			t.Fatal(err)
-		}
-		clear(material)
-		after := call
-		if err := s.Do(&after); err != nil {
-			t.Errorf("%s: after the material was wiped: %v", info.Spec, err)
-		} else if info.Symmetric() && !bytes.Equal(before.Output, after.Output) {
-			t.Errorf("%s: the key changed with the caller's material", info.Spec)
+		for _, u := range info.Usages {
+			g, err := token.Generate(info.Spec, u.Usage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := token.Load(g.Material, info.Spec, u.Usage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call, repeats := privateCall(&info, u, h, g.PublicKey)
+			before := call
+			if err := s.Do(&before); err != nil {
+				t.Fatalf("%s for %s: %v", info.Spec, u.Usage, err)
+			}
+			clear(g.Material)
+			after := call
+			if err := s.Do(&after); err != nil {
+				t.Errorf("%s for %s: after the material was wiped: %v", info.Spec, u.Usage, err)
+			} else if repeats && !bytes.Equal(before.Output, after.Output) {
+				t.Errorf("%s for %s: the key changed with the caller's material", info.Spec, u.Usage)
+			}
 		}
 	}
+}
+
+// privateCall returns a call that the key serves, and whether its result is
+// the same each time. For public-key decryption it is a public encryption:
+// the parsers are those of signing keys.
+func privateCall(info *kms.SpecInfo, u kms.UsageAlgorithms, h hsm.Handle, public []byte) (call hsm.Call, repeats bool) {
+	call = hsm.Call{Algorithm: u.Algorithms[0], Spec: info.Spec, Handle: h, PublicKey: public, Input: []byte("m")}
+	switch u.Usage {
+	case kms.UsageSignVerify:
+		call.Verb = kms.VerbSign
+		if info.Family == kms.FamilySM2 {
+			call.UserID = []byte("u")
+		}
+		return call, info.Family == kms.FamilyEd25519
+	case kms.UsageEncryptDecrypt:
+		call.Verb = kms.VerbEncrypt
+		if !info.Symmetric() {
+			return call, false
+		}
+		call.Nonce = make([]byte, nonceSize)
+	case kms.UsageGenerateVerifyMAC:
+		call.Verb = kms.VerbMAC
+	case kms.UsageKeyAgreement:
+		call.Verb, call.Input, call.Peer = kms.VerbAgree, nil, public
+	case kms.UsageDerive:
+		call.Verb, call.Length = kms.VerbDerive, 32
+	case kms.UsageWrapUnwrap:
+		call.Verb = kms.VerbWrap
+	case kms.UsageEncapsulateDecapsulate:
+		call.Verb, call.Input = kms.VerbDecapsulate, make([]byte, mlkemSets[info.Spec].ciphertext)
+	}
+	return call, true
 }
 
 func TestOneKeyMoreThanFitsIsACapacityError(t *testing.T) {

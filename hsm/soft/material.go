@@ -14,6 +14,9 @@ import (
 //	RSA                       PKCS #8, DER (RFC 5958)
 //	EC, SECP256K1, SM2        the scalar, big endian, as long as the order
 //	ED25519                   the seed (RFC 8032, section 5.1.5)
+//	ML_KEM                    the seed d ‖ z (FIPS 203, algorithm 19)
+//	ML_DSA                    the seed ξ (FIPS 204, algorithm 1)
+//	SLH_DSA                   SK.seed ‖ SK.prf ‖ PK.seed (FIPS 205, algorithm 21)
 const (
 	materialVersion = 1
 	materialHeader  = 3
@@ -45,11 +48,36 @@ var (
 		kms.SpecHMAC384:   16,
 		kms.SpecHMAC512:   17,
 		kms.SpecHMACSM3:   18,
+
+		kms.SpecMLKEM512:  19,
+		kms.SpecMLKEM768:  20,
+		kms.SpecMLKEM1024: 21,
+		kms.SpecMLDSA44:   22,
+		kms.SpecMLDSA65:   23,
+		kms.SpecMLDSA87:   24,
+
+		kms.SpecSLHDSASHA2128S:  25,
+		kms.SpecSLHDSASHA2128F:  26,
+		kms.SpecSLHDSASHA2192S:  27,
+		kms.SpecSLHDSASHA2192F:  28,
+		kms.SpecSLHDSASHA2256S:  29,
+		kms.SpecSLHDSASHA2256F:  30,
+		kms.SpecSLHDSASHAKE128S: 31,
+		kms.SpecSLHDSASHAKE128F: 32,
+		kms.SpecSLHDSASHAKE192S: 33,
+		kms.SpecSLHDSASHAKE192F: 34,
+		kms.SpecSLHDSASHAKE256S: 35,
+		kms.SpecSLHDSASHAKE256F: 36,
 	}
 	usageCodes = map[kms.Usage]byte{
 		kms.UsageSignVerify:        1,
 		kms.UsageEncryptDecrypt:    2,
 		kms.UsageGenerateVerifyMAC: 3,
+
+		kms.UsageKeyAgreement:           4,
+		kms.UsageDerive:                 5,
+		kms.UsageWrapUnwrap:             6,
+		kms.UsageEncapsulateDecapsulate: 7,
 	}
 )
 

@@ -25,6 +25,18 @@ type rsaSigningKey struct{ private *rsa.PrivateKey }
 type rsaDecryptionKey struct{ private *rsa.PrivateKey }
 
 func newRSAKey(info *kms.SpecInfo, usage kms.Usage, raw []byte) (privateKey, error) {
+	private, err := parseRSA(info, raw)
+	if err != nil {
+		return nil, err
+	}
+	if usage == kms.UsageEncryptDecrypt {
+		return rsaDecryptionKey{private}, nil
+	}
+	return rsaSigningKey{private}, nil
+}
+
+// parseRSA reads a PKCS #8 key of the spec in its one encoding.
+func parseRSA(info *kms.SpecInfo, raw []byte) (*rsa.PrivateKey, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(raw)
 	if err != nil {
 		return nil, errMaterial
@@ -39,10 +51,7 @@ func newRSAKey(info *kms.SpecInfo, usage kms.Usage, raw []byte) (privateKey, err
 	if err != nil || subtle.ConstantTimeCompare(canonical, raw) != 1 {
 		return nil, errMaterial
 	}
-	if usage == kms.UsageEncryptDecrypt {
-		return rsaDecryptionKey{private}, nil
-	}
-	return rsaSigningKey{private}, nil
+	return private, nil
 }
 
 func (k rsaSigningKey) sign(c *hsm.Call) ([]byte, error) {

@@ -7,6 +7,7 @@ import (
 	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
 
 	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // secp256k1Key signs with ECDSA on secp256k1 (SEC 1, section 4.1; SEC 2,
@@ -24,7 +25,7 @@ type secp256k1Key struct {
 
 const secp256k1Size = 32 // bytes of a scalar
 
-func newSecp256k1Key(raw, slot []byte) (privateKey, error) {
+func newSecp256k1Key(usage kms.Usage, raw, slot []byte) (privateKey, error) {
 	var d secp256k1.ModNScalar
 	defer d.Zero()
 	if len(raw) != secp256k1Size {
@@ -33,17 +34,31 @@ func newSecp256k1Key(raw, slot []byte) (privateKey, error) {
 	if overflow := d.SetByteSlice(raw); overflow || d.IsZero() {
 		return nil, errMaterial
 	}
-	return &secp256k1Key{slot[:copy(slot, raw)]}, nil
+	scalar := slot[:copy(slot, raw)]
+	if usage == kms.UsageKeyAgreement {
+		return &secp256k1AgreementKey{scalar}, nil
+	}
+	return &secp256k1Key{scalar}, nil
 }
 
-// generateSecp256k1 returns a new scalar and its uncompressed point.
-func generateSecp256k1() (raw, point []byte) {
+// generateSecp256k1 returns a new scalar.
+func generateSecp256k1() []byte {
 	d := randomScalar()
 	defer d.Zero()
-	q := baseMult(d)
-	raw = make([]byte, secp256k1Size)
+	raw := make([]byte, secp256k1Size)
 	d.PutBytesUnchecked(raw)
-	return raw, secp256k1.NewPublicKey(&q.X, &q.Y).SerializeUncompressed()
+	return raw
+}
+
+// secp256k1Point returns the uncompressed point of a scalar.
+func secp256k1Point(raw []byte) ([]byte, error) {
+	var d secp256k1.ModNScalar
+	defer d.Zero()
+	if overflow := d.SetByteSlice(raw); len(raw) != secp256k1Size || overflow || d.IsZero() {
+		return nil, errMaterial
+	}
+	q := baseMult(&d)
+	return secp256k1.NewPublicKey(&q.X, &q.Y).SerializeUncompressed(), nil
 }
 
 // sign makes a signature with s in the lower half of the order, as BIP 146
@@ -90,13 +105,19 @@ func (k *secp256k1Key) attempt(d, e *secp256k1.ModNScalar, digest []byte) *ecdsa
 // baseMult returns kG in affine coordinates without showing k to the library's
 // variable-time multiplication.
 func baseMult(k *secp256k1.ModNScalar) *secp256k1.JacobianPoint {
+	return blindMult(k, secp256k1.ScalarBaseMultNonConst)
+}
+
+// blindMult computes the multiple of mult's point by k as the sum of two
+// multiples, by scalars that tell nothing of k.
+func blindMult(k *secp256k1.ModNScalar, mult func(*secp256k1.ModNScalar, *secp256k1.JacobianPoint)) *secp256k1.JacobianPoint {
 	blind := randomScalar()
 	rest := new(secp256k1.ModNScalar).NegateVal(blind).Add(k)
 	defer blind.Zero()
 	defer rest.Zero()
 	var p1, p2, sum secp256k1.JacobianPoint
-	secp256k1.ScalarBaseMultNonConst(blind, &p1)
-	secp256k1.ScalarBaseMultNonConst(rest, &p2)
+	mult(blind, &p1)
+	mult(rest, &p2)
 	secp256k1.AddNonConst(&p1, &p2, &sum)
 	sum.ToAffine()
 	return &sum

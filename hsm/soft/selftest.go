@@ -74,7 +74,7 @@ var knownAnswers = []knownAnswer{
 		func() ([]byte, error) {
 			valid, err := verifyPublic(&hsm.Call{
 				Verb: kms.VerbVerify, Algorithm: kms.AlgSM2DSA, Spec: kms.SpecSM2,
-				PublicKey: marshalPoint(kms.SpecSM2, unhex("04"+
+				PublicKey: marshalPublic(kms.SpecSM2, unhex("04"+
 					"09f9df311e5421a150dd7d161e4bc5c672179fad1833fc076bb08ff356f35020"+
 					"ccea490ce26775a52dc6ea718cc1aa600aed05fbf35e084a6632f6072da9ad13")),
 				Input: []byte("message digest"), UserID: []byte("1234567812345678"),
@@ -88,6 +88,93 @@ var knownAnswers = []knownAnswer{
 		},
 		[]byte{1},
 	},
+	{
+		"AES-KWP, RFC 5649 6, second example",
+		func() ([]byte, error) {
+			return runKnown(kms.SpecAES192, kms.UsageWrapUnwrap, unhex("5840df6e29b02af1ab493b705bf16ea1ae8338f4dcc176a8"),
+				&hsm.Call{Verb: kms.VerbWrap, Algorithm: kms.AlgAESKWP, Input: unhex("466f7250617369")})
+		},
+		unhex("afbeb0f07dfbf5419200f2ccb50bb24f"),
+	},
+	{
+		"HKDF-SHA-256, RFC 5869 A.1",
+		func() ([]byte, error) {
+			return runKnown(kms.SpecHMAC256, kms.UsageDerive, unhex("077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5"),
+				&hsm.Call{Verb: kms.VerbDerive, Algorithm: kms.AlgHKDFSHA256, Input: unhex("f0f1f2f3f4f5f6f7f8f9"), Length: 42})
+		},
+		unhex("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"),
+	},
+	{
+		"ML-KEM-512, Wycheproof mlkem_512_keygen_seed_test 1",
+		func() ([]byte, error) { return runKEM(kms.SpecMLKEM512, wycheproofKEMSeed) },
+		unhex("852523749efd2b78d1074e5de629060312cd9397933a19ddb7482cfda5e92614"),
+	},
+	{
+		"ML-KEM-768, Wycheproof mlkem_768_keygen_seed_test 1",
+		func() ([]byte, error) { return runKEM(kms.SpecMLKEM768, wycheproofKEMSeed) },
+		unhex("86adbca81f4fee893e2fb58fb98aa2fe188f501fed268d7f4056f8c05c4e53c4"),
+	},
+	{
+		"ML-DSA-44, Wycheproof mldsa_44_sign_seed_test 1",
+		func() ([]byte, error) { return runPair(kms.SpecMLDSA44, kms.AlgMLDSA, bytes.Repeat([]byte{0x2a}, 32)) },
+		unhex("d87f8ca136ac1aa55e2d6c4521680efb3a378cbb9bc0bfb446e9c60893931ea3"),
+	},
+	{
+		"SLH-DSA-SHA2-128f, key generation of an ACVP sample",
+		func() ([]byte, error) {
+			return publicOctetsOf(kms.SpecSLHDSASHA2128F.Info(),
+				unhex("d5213ba4bb6470f1b9eda88cbc94e6277a58a951ef7f2b81461dbac41b5a6b83fa495fb834defea7cc96a81309479135"))
+		},
+		unhex("fa495fb834defea7cc96a81309479135" + "a67029e90668c5a58b96e60111491f3d"),
+	},
+}
+
+var wycheproofKEMSeed = unhex("7c9935a0b07694aa0c6d10e4db6b1add2fd81a25ccb148032dcd739936737f2d" +
+	"8626ed79d451140800e03b59b956f8210e556067407d13dc90fa9e8b872bfb8f")
+
+// runKEM returns the SHA-256 of the public key that belongs to a seed, after
+// a secret was encapsulated to it and recovered.
+func runKEM(spec kms.Spec, seed []byte) ([]byte, error) {
+	info := spec.Info()
+	public, err := publicHalf(info, seed)
+	if err != nil {
+		return nil, err
+	}
+	secret, ciphertext, err := encapsulatePublic(&hsm.Call{Spec: spec, Algorithm: kms.AlgMLKEM, PublicKey: public})
+	if err != nil {
+		return nil, err
+	}
+	recovered, err := runKnown(spec, kms.UsageEncapsulateDecapsulate, seed,
+		&hsm.Call{Verb: kms.VerbDecapsulate, Algorithm: kms.AlgMLKEM, Input: ciphertext})
+	if err != nil || !bytes.Equal(recovered, secret) {
+		return nil, err
+	}
+	return hashOfKey(info, public)
+}
+
+// runPair is the same for a key that signs.
+func runPair(spec kms.Spec, alg kms.Algorithm, seed []byte) ([]byte, error) {
+	info := spec.Info()
+	public, err := publicHalf(info, seed)
+	if err != nil {
+		return nil, err
+	}
+	call := &hsm.Call{Verb: kms.VerbSign, Algorithm: alg, Spec: spec, PublicKey: public, Input: []byte("message")}
+	if call.Signature, err = runKnown(spec, kms.UsageSignVerify, seed, call); err != nil {
+		return nil, err
+	}
+	if valid, err := verifyPublic(call); err != nil || !valid {
+		return nil, err
+	}
+	return hashOfKey(info, public)
+}
+
+func hashOfKey(info *kms.SpecInfo, public []byte) ([]byte, error) {
+	octets, err := publicOctets(info, public)
+	if err != nil {
+		return nil, err
+	}
+	return digest(kms.DigestSHA256, octets)
 }
 
 // runKnown runs a call on a key that is public knowledge.

@@ -33,37 +33,46 @@ func (s *session) Do(c *hsm.Call) error {
 	if s.token.closed.Load() {
 		return errClosed
 	}
-	output, valid, err := s.run(c)
+	if err := checkFields(c); err != nil {
+		return err
+	}
+	r, err := s.run(c)
 	if err != nil {
 		return err
 	}
-	c.Output, c.Valid = output, valid
+	c.Output, c.Secret, c.Valid = r.output, r.secret, r.valid
 	return nil
 }
 
-func (s *session) run(c *hsm.Call) (output []byte, valid bool, err error) {
-	if err := checkFields(c); err != nil {
-		return nil, false, err
-	}
+// result is what a call gives.
+type result struct {
+	output, secret []byte
+	valid          bool
+}
+
+func (s *session) run(c *hsm.Call) (r result, err error) {
 	switch c.Verb {
-	case kms.VerbSign, kms.VerbDecrypt, kms.VerbMAC:
-		output, err = s.usePrivate(c)
+	case kms.VerbSign, kms.VerbDecrypt, kms.VerbMAC, kms.VerbAgree, kms.VerbDerive,
+		kms.VerbWrap, kms.VerbUnwrap, kms.VerbDecapsulate:
+		r.output, err = s.usePrivate(c)
 	case kms.VerbEncrypt:
 		if info := c.Spec.Info(); info != nil && !info.Symmetric() {
-			output, err = encryptPublic(info, c)
+			r.output, err = encryptPublic(info, c)
 		} else {
-			output, err = s.usePrivate(c)
+			r.output, err = s.usePrivate(c)
 		}
 	case kms.VerbVerify:
-		valid, err = verifyPublic(c)
+		r.valid, err = verifyPublic(c)
+	case kms.VerbEncapsulate:
+		r.secret, r.output, err = encapsulatePublic(c)
 	case kms.VerbDigest:
-		output, err = digest(c.Digest, c.Input)
+		r.output, err = digest(c.Digest, c.Input)
 	case kms.VerbRandom:
-		output, err = random(c.Length)
+		r.output, err = random(c.Length)
 	default:
 		err = errVerb
 	}
-	return output, valid, err
+	return r, err
 }
 
 // usePrivate runs a verb on the loaded key of the call's handle.
@@ -87,9 +96,6 @@ func (s *session) usePrivate(c *hsm.Call) ([]byte, error) {
 }
 
 func random(n int) ([]byte, error) {
-	if n < 1 || n > maxRandom {
-		return nil, errLength
-	}
 	b := make([]byte, n)
 	rand.Read(b) // never fails
 	return b, nil

@@ -1,7 +1,8 @@
 package soft
 
-// slotSize holds the longest key that the slab serves, that of HMAC_512.
-const slotSize = 64
+// slotSize holds the longest key that the slab serves, in bytes: the three
+// seeds of an SLH-DSA key of 256 bits.
+const slotSize = 3 * 32
 
 // slab is fixed memory outside Go's heap for the keys that are used in their
 // raw form: one slot for each loaded key. It does not track which slots are in

@@ -22,6 +22,9 @@ func newSM2Key(usage kms.Usage, raw []byte) (privateKey, error) {
 	if len(raw) != sm2Size {
 		return nil, errMaterial
 	}
+	if usage == kms.UsageKeyAgreement {
+		return newSM2AgreementKey(raw)
+	}
 	private, err := sm2.NewPrivateKey(raw)
 	if err != nil {
 		return nil, errMaterial

@@ -3,8 +3,10 @@ package soft
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"hash"
+	"slices"
 
 	"github.com/emmansun/gmsm/sm3"
 	"github.com/emmansun/gmsm/sm4"
@@ -13,28 +15,43 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// aeadKey is an AES or SM4 key, used in GCM (SP 800-38D, RFC 8998).
-type aeadKey struct {
+// cipherKey is an AES or SM4 key that encrypts: by GCM (SP 800-38D, RFC 8998)
+// or, see cbc.go, by CBC.
+type cipherKey struct{ blockKey }
+
+// blockKey is the key of a block cipher.
+type blockKey struct {
 	secret   []byte // in the slab
 	newBlock func(key []byte) (cipher.Block, error)
 }
 
-func newAEADKey(info *kms.SpecInfo, raw, slot []byte) (privateKey, error) {
-	secret, err := copySecret(info, raw, slot)
+func newCipherKey(info *kms.SpecInfo, usage kms.Usage, raw, slot []byte) (privateKey, error) {
+	secret, err := copySecret(info.Bits/8, raw, slot)
 	if err != nil {
 		return nil, err
 	}
-	k := &aeadKey{secret: secret, newBlock: aes.NewCipher}
+	k := blockKey{secret: secret, newBlock: aes.NewCipher}
 	if info.Family == kms.FamilySM4 {
 		k.newBlock = sm4.NewCipher
 	}
-	return k, nil
+	if usage == kms.UsageWrapUnwrap {
+		return &wrapKey{k}, nil
+	}
+	return &cipherKey{k}, nil
 }
 
-func (k *aeadKey) aead() (cipher.AEAD, error) {
+func (k *blockKey) block() (cipher.Block, error) {
 	block, err := k.newBlock(k.secret)
 	if err != nil {
 		return nil, failed("expand key", err)
+	}
+	return block, nil
+}
+
+func (k *blockKey) aead() (cipher.AEAD, error) {
+	block, err := k.block()
+	if err != nil {
+		return nil, err
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
@@ -43,7 +60,10 @@ func (k *aeadKey) aead() (cipher.AEAD, error) {
 	return aead, nil
 }
 
-func (k *aeadKey) encrypt(c *hsm.Call) ([]byte, error) {
+func (k *cipherKey) encrypt(c *hsm.Call) ([]byte, error) {
+	if isCBC(c.Algorithm) {
+		return k.encryptCBC(c)
+	}
 	aead, err := k.aead()
 	if err != nil {
 		return nil, err
@@ -51,7 +71,10 @@ func (k *aeadKey) encrypt(c *hsm.Call) ([]byte, error) {
 	return aead.Seal(nil, c.Nonce, c.Input, c.AAD), nil
 }
 
-func (k *aeadKey) decrypt(c *hsm.Call) ([]byte, error) {
+func (k *cipherKey) decrypt(c *hsm.Call) ([]byte, error) {
+	if isCBC(c.Algorithm) {
+		return k.decryptCBC(c)
+	}
 	aead, err := k.aead()
 	if err != nil {
 		return nil, err
@@ -63,18 +86,25 @@ func (k *aeadKey) decrypt(c *hsm.Call) ([]byte, error) {
 	return plaintext, nil
 }
 
-// hmacKey is a key of HMAC (RFC 2104).
+// hmacKey is a key of HMAC (RFC 2104). deriveKey is a type of its own so that
+// no key has the methods of two usages: what HKDF computes is HMACs.
 type hmacKey struct {
 	secret  []byte // in the slab
 	newHash func() hash.Hash
 }
 
-func newHMACKey(info *kms.SpecInfo, raw, slot []byte) (privateKey, error) {
-	secret, err := copySecret(info, raw, slot)
+type deriveKey hmacKey
+
+func newHMACKey(info *kms.SpecInfo, usage kms.Usage, raw, slot []byte) (privateKey, error) {
+	secret, err := copySecret(info.Bits/8, raw, slot)
 	if err != nil {
 		return nil, err
 	}
-	return &hmacKey{secret: secret, newHash: hmacHash(info.Spec)}, nil
+	k := &hmacKey{secret: secret, newHash: hmacHash(info.Spec)}
+	if usage == kms.UsageDerive {
+		return (*deriveKey)(k), nil
+	}
+	return k, nil
 }
 
 // hmacHash returns the hash function of an HMAC key.
@@ -96,4 +126,17 @@ func (k *hmacKey) mac(c *hsm.Call) []byte {
 	h := hmac.New(k.newHash, k.secret)
 	h.Write(c.Input)
 	return h.Sum(nil)
+}
+
+func (k *deriveKey) derive(c *hsm.Call) ([]byte, error) {
+	if c.Algorithm == kms.AlgSM3KDF {
+		z := slices.Concat(k.secret, c.Input)
+		defer clear(z)
+		return sm3.Kdf(z, c.Length), nil
+	}
+	out, err := hkdf.Expand(k.newHash, k.secret, string(c.Input), c.Length)
+	if err != nil {
+		return nil, failed("derive", err)
+	}
+	return out, nil
 }
