@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -30,6 +31,13 @@ func sampleOf(t reflect.Type) any {
 		return base64.StdEncoding.EncodeToString([]byte(canary))
 	case t.Kind() == reflect.Slice:
 		return []string{canary}
+	case t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]():
+		fields := map[string]any{}
+		for _, f := range reflect.VisibleFields(t) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			fields[name] = sampleOf(f.Type)
+		}
+		return fields
 	case t.Kind() == reflect.Map:
 		return map[string]string{canary: canary}
 	}
@@ -77,7 +85,7 @@ func TestNoSinkShowsWhatAClientSent(t *testing.T) {
 			if r.Request == nil {
 				continue
 			}
-			path := strings.NewReplacer("{key}", way.key, "{tenant}", "acme", "{credential}", "none").Replace(r.Path)
+			path := strings.NewReplacer("{key}", way.key, "{tenant}", "acme", "{credential}", "none", "{version}", "1", "{alias}", "an-alias").Replace(r.Path)
 			for _, f := range reflect.VisibleFields(r.Request) {
 				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 				try(&r, path, way.token, object(map[string]any{name: sampleOf(f.Type)}))

@@ -126,7 +126,7 @@ func TestDocumentedRangesAreKept(t *testing.T) {
 			continue
 		}
 		schema := w.document.Components.Schemas[r.Request.Name()].Value
-		path := strings.NewReplacer("{key}", key, "{credential}", credential).Replace(r.Path)
+		path := strings.NewReplacer("{key}", key, "{credential}", credential, "{version}", "1", "{alias}", "an-alias").Replace(r.Path)
 		for name, property := range schema.Properties {
 			for _, end := range []struct {
 				bound *float64

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -23,6 +24,7 @@ import (
 type memory struct {
 	mu          sync.Mutex
 	keys        map[uuid.UUID]*kms.Key
+	aliases     map[alias]uuid.UUID
 	tenants     map[uuid.UUID]*kms.Tenant
 	projects    map[uuid.UUID][]*kms.Project
 	credentials map[uuid.UUID]*kms.Credential
@@ -59,7 +61,7 @@ func newMemory(t testing.TB) *memory {
 		}
 	})
 	return &memory{
-		keys: map[uuid.UUID]*kms.Key{}, tenants: map[uuid.UUID]*kms.Tenant{},
+		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, tenants: map[uuid.UUID]*kms.Tenant{},
 		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},
 		token: token, session: session,
 	}
@@ -92,6 +94,9 @@ func (m *memory) Lookup(_ context.Context, tenant uuid.UUID, ref string) (*kms.K
 			return k, nil
 		}
 	}
+	if k := m.keys[m.aliases[alias{tenant, ref}]]; k != nil {
+		return k, nil
+	}
 	return nil, kms.ErrNotFound
 }
 
@@ -102,6 +107,9 @@ func (m *memory) CreateKey(_ context.Context, key *kms.Key) error {
 		if k.Tenant.ID == key.Tenant.ID && k.Name == key.Name {
 			return kms.Errorf(kms.KindConflict, "name: is taken")
 		}
+	}
+	if _, taken := m.aliases[alias{key.Tenant.ID, key.Name}]; taken {
+		return kms.Errorf(kms.KindConflict, "name: is taken")
 	}
 	m.keys[key.ID] = key
 	return nil
@@ -400,6 +408,7 @@ func (d device) Do(_ context.Context, _ kms.NodeID, w *kms.Work) error {
 	call := &hsm.Call{
 		Verb: w.Verb, Algorithm: w.Algorithm, Digest: w.Digest, Input: w.Input, Prehashed: w.Prehashed,
 		Signature: w.Signature, Nonce: w.Nonce, AAD: w.AAD, UserID: w.UserID, Order: w.Order, Length: w.Length,
+		Peer: w.Peer,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -412,12 +421,13 @@ func (d device) Do(_ context.Context, _ kms.NodeID, w *kms.Work) error {
 		call.Spec, call.Handle, call.PublicKey = w.Key.Spec, handle, w.Version.PublicKey
 	}
 	if err := d.session.Do(call); err != nil {
-		if w.Verb == kms.VerbDecrypt {
+		switch w.Verb {
+		case kms.VerbDecrypt, kms.VerbUnwrap, kms.VerbDecapsulate:
 			return kms.ErrDecryptionFailed
 		}
 		return kms.Wrap(kms.KindInvalidArgument, err, "the input does not fit the key")
 	}
-	w.Output, w.Valid, w.SlotTime = call.Output, call.Valid, time.Millisecond
+	w.Output, w.Secret, w.Valid, w.SlotTime = call.Output, call.Secret, call.Valid, time.Millisecond
 	return nil
 }
 
@@ -429,6 +439,16 @@ func (d device) Generate(_ context.Context, _ kms.NodeID, key *kms.Key, v *kms.V
 	}
 	v.Blob, v.PublicKey = made.Material, made.PublicKey
 	return nil
+}
+
+func (d device) ImportNodes() ([]kms.NodeID, error) { return []kms.NodeID{memoryNode}, nil }
+
+func (d device) NewImportKey(context.Context, kms.NodeID, kms.ImportWrapping) (public, private []byte, err error) {
+	return nil, nil, errors.ErrUnsupported
+}
+
+func (d device) Import(context.Context, kms.NodeID, *kms.Key, *kms.Version, kms.ImportMaterial) error {
+	return errors.ErrUnsupported
 }
 
 func (d device) NewSealingKey(_ context.Context, tenant uuid.UUID) (kms.SealingKey, error) {

@@ -42,7 +42,7 @@ const introduction = `Sluice is a key management service that many tenants share
 
 Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A field that is not given is left out: null is refused, as are unknown fields, repeated names and unknown query parameters. The tenant is that of the credential; nothing else names it.
 
-{key} is a key's id or name, {tenant} a tenant's id or name, {credential} a credential's id. A slash in a name is written %2F; paths hold no other escape.
+{key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id. A slash in a name is written %2F; paths hold no other escape.
 
 Operations are safe to repeat; each run is charged. Calls that change state refuse the header Idempotency-Key, which this release does not honour.`
 
@@ -168,7 +168,9 @@ func parameters(r *Route) []any {
 func parameterReference(name string) node { return node{"$ref": "#/components/parameters/" + name} }
 
 var objectDocs = map[Object]string{
-	ObjectKey:        "A key's id or name; a slash in a name is written %2F",
+	ObjectKey:        "A key's id, name or alias; a slash in a name is written %2F",
+	ObjectVersion:    "Number of a version of the key",
+	ObjectAlias:      "A further name of a key: 1 to 128 letters, digits and -_./, as for a key; a slash is written %2F",
 	ObjectTenant:     "A tenant's id or name; a slash in a name is written %2F",
 	ObjectCredential: "A credential's id",
 }
@@ -207,7 +209,7 @@ func headersOf(r *Route, status int) node {
 			break
 		}
 		names = append(names, headerCost, headerTiming)
-		if slices.Contains(r.Objects(), ObjectKey) || r.Op == kms.OpCreateKey {
+		if r.Op.Info().PerKey || r.Op == kms.OpCreateKey {
 			names = append(names, headerProtection)
 		}
 		if status == http.StatusCreated {

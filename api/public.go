@@ -109,22 +109,21 @@ var jwkCurves = map[kms.Spec]struct {
 	kms.SpecEd25519:   {"Ed25519", 32},
 }
 
-// jwkOf writes the public half of a version as a JWK; it is nil for SM2.
+// jwkOf writes the public half of a version as a JWK; it is nil for families
+// of which no JWK form is registered.
 func jwkOf(key *kms.Key, version *kms.Version) (*JWK, error) {
 	var info subjectPublicKeyInfo
 	if rest, err := asn1.Unmarshal(version.PublicKey, &info); err != nil || len(rest) > 0 {
 		return nil, errPublicKey
 	}
 	octets := info.PublicKey.RightAlign()
-	jwk := &JWK{Use: "sig", KeyID: key.ID.String() + "." + strconv.FormatUint(uint64(version.Number), 10)}
-	if key.Usage == kms.UsageEncryptDecrypt {
-		jwk.Use = "enc"
+	jwk := &JWK{Use: "enc", KeyID: key.ID.String() + "." + strconv.FormatUint(uint64(version.Number), 10)}
+	if key.Usage == kms.UsageSignVerify {
+		jwk.Use = "sig"
 	}
 	curve := jwkCurves[key.Spec]
 	jwk.Curve = curve.name
 	switch key.Spec.Info().Family {
-	case kms.FamilySM2:
-		return nil, nil
 	case kms.FamilyRSA:
 		rsa, err := x509.ParsePKCS1PublicKey(octets)
 		if err != nil {
@@ -136,12 +135,14 @@ func jwkOf(key *kms.Key, version *kms.Version) (*JWK, error) {
 			return nil, errPublicKey
 		}
 		jwk.KeyType, jwk.X = "OKP", base64URL(octets)
-	default:
+	case kms.FamilyEC, kms.FamilySecp256k1:
 		// An uncompressed point (SEC 1, 2.3.3): 4 ‖ x ‖ y.
 		if len(octets) != 1+2*curve.size || octets[0] != 4 {
 			return nil, errPublicKey
 		}
 		jwk.KeyType, jwk.X, jwk.Y = "EC", base64URL(octets[1:1+curve.size]), base64URL(octets[1+curve.size:])
+	default:
+		return nil, nil
 	}
 	return jwk, nil
 }

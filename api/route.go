@@ -14,6 +14,8 @@ type Object string
 // The kinds of objects, as they stand in braces in a path.
 const (
 	ObjectKey        Object = "key"
+	ObjectVersion    Object = "version"
+	ObjectAlias      Object = "alias"
 	ObjectTenant     Object = "tenant"
 	ObjectCredential Object = "credential"
 )
@@ -102,7 +104,8 @@ func (r *Route) Objects() []Object {
 func Routes() []Route {
 	var table []Route
 	for _, group := range [][]Route{
-		keyRoutes(), operationRoutes(), keylessRoutes(),
+		keyRoutes(), versionRoutes(), aliasRoutes(),
+		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant),
 		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), nodeRoutes(),
 		documentRoutes(),

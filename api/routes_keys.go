@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -20,6 +21,7 @@ const defaultPageSize = 100
 var (
 	keyErrors  = []kms.Kind{kms.KindNotFound}
 	useErrors  = []kms.Kind{kms.KindNotFound, kms.KindInvalidArgument, kms.KindKeyDisabled, kms.KindPendingDeletion}
+	sealErrors = append([]kms.Kind{kms.KindConflict}, useErrors...)
 	openErrors = append([]kms.Kind{kms.KindDecryptionFailed}, useErrors...)
 	makeErrors = []kms.Kind{kms.KindNotFound, kms.KindInvalidArgument, kms.KindConflict}
 	moveErrors = []kms.Kind{kms.KindNotFound, kms.KindInvalidArgument, kms.KindConflict, kms.KindKeyDisabled, kms.KindPendingDeletion}
@@ -39,7 +41,7 @@ func keyRoutes() []Route {
 		define(Route{Name: "describe-key", Group: group, Method: http.MethodGet, Path: "/v1/keys/{key}", Op: kms.OpDescribeKey,
 			Errors: keyErrors, Summary: "Describe a key"}, onKey[NoBody]((*kms.Service).DescribeKey)),
 		define(Route{Name: "update-key", Group: group, Method: http.MethodPatch, Path: "/v1/keys/{key}", Op: kms.OpUpdateKey,
-			Errors: makeErrors, Summary: "Change a key's description, tags or deletion protection"}, updateKey),
+			Errors: makeErrors, Summary: "Change a key's description, tags, deletion protection or rotation"}, updateKey),
 		define(Route{Name: "delete-key", Group: group, Method: http.MethodDelete, Path: "/v1/keys/{key}", Op: kms.OpDeleteKey,
 			Errors: moveErrors, Summary: "Schedule a key's deletion in 30 days"}, deleteKey),
 		define(Route{Name: "rotate-key", Group: group, Method: http.MethodPost, Path: "/v1/keys/{key}/rotate", Op: kms.OpRotateKey,
@@ -66,9 +68,14 @@ func keyRoutes() []Route {
 }
 
 func createKey(c *call, in *CreateKeyRequest) (*KeyResponse, error) {
+	rotation, err := rotationPeriod(in.RotationDays)
+	if err != nil {
+		return nil, err
+	}
 	key, err := c.service.CreateKey(c.context, &c.ticket, kms.CreateKeyInput{
 		Name: in.Name, Spec: in.Spec, Usage: in.Usage, Project: in.Project, Protection: in.Protection,
 		Description: in.Description, Tags: in.Tags, DeletionProtection: in.DeletionProtection,
+		RotationPeriod: rotation,
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +105,14 @@ func onKey[Req any](verb func(*kms.Service, context.Context, *kms.Ticket, string
 }
 
 func updateKey(c *call, in *UpdateKeyRequest) (*KeyResponse, error) {
-	if in.Description == nil && in.Tags == nil && in.DeletionProtection == nil {
+	described := in.Description != nil || in.Tags != nil || in.DeletionProtection != nil
+	switch {
+	case described && in.RotationDays != nil:
+		// Two changes of a key, of which one could fail after the other.
+		return nil, kms.Errorf(kms.KindInvalidArgument, "rotation_days: is changed on its own, with no other field beside it")
+	case in.RotationDays != nil:
+		return setRotation(c, in.RotationDays)
+	case !described:
 		return nil, kms.Errorf(kms.KindInvalidArgument, "body: give at least one of %s", c.route.shape.known)
 	}
 	return c.keyOr(c.service.UpdateKey(c.context, &c.ticket, c.object(0), kms.UpdateKeyInput{
@@ -106,16 +120,37 @@ func updateKey(c *call, in *UpdateKeyRequest) (*KeyResponse, error) {
 	}))
 }
 
+const day = 24 * time.Hour
+
+// maxRotationDays is kms.MaxRotation in the unit of rotation_days.
+const maxRotationDays = int(kms.MaxRotation / day)
+
+// rotationPeriod is the time that rotation_days stands for.
+func rotationPeriod(days *int) (time.Duration, error) {
+	if days == nil {
+		return 0, nil
+	}
+	// Checked before it is multiplied, which could overflow.
+	if *days < 0 || *days > maxRotationDays {
+		return 0, kms.Errorf(kms.KindInvalidArgument, "rotation_days: must be 0 for none, or 1 to %d", maxRotationDays)
+	}
+	return time.Duration(*days) * day, nil
+}
+
+func setRotation(c *call, days *int) (*KeyResponse, error) {
+	period, err := rotationPeriod(days)
+	if err != nil {
+		return nil, err
+	}
+	return c.keyOr(c.service.SetRotation(c.context, &c.ticket, c.object(0), period))
+}
+
 func deleteKey(c *call, _ *NoBody) (*KeyResponse, error) {
 	return c.keyOr(c.service.ScheduleKeyDeletion(c.context, &c.ticket, c.object(0), kms.DefaultDeletionDays))
 }
 
 func scheduleDeletion(c *call, in *ScheduleDeletionRequest) (*KeyResponse, error) {
-	days := kms.DefaultDeletionDays
-	if in.Days != nil {
-		days = *in.Days
-	}
-	return c.keyOr(c.service.ScheduleKeyDeletion(c.context, &c.ticket, c.object(0), days))
+	return c.keyOr(c.service.ScheduleKeyDeletion(c.context, &c.ticket, c.object(0), daysOr(in.Days)))
 }
 
 func (c *call) keyOr(k *kms.Key, err error) (*KeyResponse, error) {
@@ -130,7 +165,7 @@ func (c *call) key(k *kms.Key) *KeyResponse {
 	out := &KeyResponse{Key: keyOf(k), Charge: c.charge()}
 	out.Versions = make([]KeyVersion, len(k.Versions))
 	for i, v := range k.Versions {
-		out.Versions[i] = KeyVersion{Version: v.Number, State: v.State, CreatedAt: v.Created.UTC()}
+		out.Versions[i] = KeyVersion{Version: v.Number, State: v.State, CreatedAt: v.Created.UTC(), DestroyAt: v.DestroyAt.UTC()}
 	}
 	return out
 }
@@ -143,6 +178,8 @@ func keyOf(k *kms.Key) Key {
 	return Key{
 		ID: k.ID, Name: k.Name, Spec: k.Spec, Usage: k.Usage, Algorithms: algorithms,
 		Project: k.Project, Protection: k.Protection, State: k.State, Description: k.Description, Tags: k.Tags,
+		Origin: k.Origin, RotationDays: int(k.RotationPeriod / day), NextRotation: k.NextRotation.UTC(),
+		LastUsed: k.LastUsed.UTC(), LastUsedOp: k.LastUsedOp,
 		CreatedAt: k.Created.UTC(), DeletionDate: k.DeletionDate.UTC(), DeletionProtection: k.DeletionProtection,
 		PrimaryVersion: k.Primary, Revision: k.Revision,
 	}

@@ -13,7 +13,7 @@ func operationRoutes() []Route {
 			Errors: errors, Summary: summary, Description: description}
 	}
 	return []Route{
-		define(on("encrypt", "encrypt", kms.OpEncrypt, useErrors, "Encrypt",
+		define(on("encrypt", "encrypt", kms.OpEncrypt, sealErrors, "Encrypt",
 			"Symmetric keys use the newest version and give an envelope that names key and version; others give the algorithm's standard ciphertext."), encrypt),
 		define(on("decrypt", "decrypt", kms.OpDecrypt, openErrors, "Decrypt",
 			"Whatever is wrong with a ciphertext, the answer is decryption_failed."), decrypt),
@@ -22,9 +22,9 @@ func operationRoutes() []Route {
 			"A signature that is not valid is an answer, not an error."), verify),
 		define(on("mac", "mac", kms.OpMAC, useErrors, "Compute a message authentication code", ""), mac),
 		define(on("verify-mac", "verify-mac", kms.OpVerifyMAC, useErrors, "Verify a message authentication code", ""), verifyMAC),
-		define(on("data-key", "datakey", kms.OpDataKey, useErrors, "Make a data key",
+		define(on("data-key", "datakey", kms.OpDataKey, sealErrors, "Make a data key",
 			"Returns a random key for use outside, in the clear and encrypted under the key."), dataKey),
-		define(on("wrapped-data-key", "datakey/wrapped", kms.OpDataKey, useErrors, "Make a data key, encrypted only",
+		define(on("wrapped-data-key", "datakey/wrapped", kms.OpDataKey, sealErrors, "Make a data key, encrypted only",
 			"As datakey, for those who will decrypt it elsewhere or later."), wrappedDataKey),
 	}
 }
@@ -53,7 +53,7 @@ func encrypt(c *call, in *EncryptRequest) (*EncryptResponse, error) {
 
 func decrypt(c *call, in *DecryptRequest) (*DecryptResponse, error) {
 	out, err := c.service.Decrypt(c.context, &c.ticket, c.object(0), kms.DecryptInput{
-		Ciphertext: in.Ciphertext, AAD: in.AAD, Algorithm: in.Algorithm, Version: in.Version, Order: in.Order,
+		Ciphertext: in.Ciphertext, AAD: in.AAD, Algorithm: in.Algorithm, Version: in.Version, Order: in.Order, IV: in.IV,
 	})
 	if err != nil {
 		return nil, err

@@ -132,10 +132,17 @@ func (s *Server) abort(x *exchange, p any) {
 // mount registers a route with the router.
 func (s *Server) mount(route *Route) {
 	path := strings.NewReplacer("{", ":", "}", "").Replace(route.Path)
+	endsInObject := strings.HasSuffix(route.Path, "}")
 	s.echo.Add(route.Method, path, func(c echo.Context) error {
+		objects := c.ParamValues()
+		if endsInObject && strings.Contains(objects[len(objects)-1], "/") {
+			// echo's last parameter takes the rest of the path when no path goes
+			// on after it; one segment more is another path.
+			return s.refuse(c, errNoRoute)
+		}
 		x := c.Response().Writer.(*exchange)
 		x.route = route
-		s.run(x, c.Request(), c.ParamValues())
+		s.run(x, c.Request(), objects)
 		return nil
 	})
 	s.allow[path] = append(s.allow[path], route.Method)

@@ -39,8 +39,7 @@ func shapeOf(t reflect.Type) *shape {
 	if t == nil {
 		return nil
 	}
-	sh := &shape{}
-	var names []string
+	sh := &shape{known: knownFields(t)}
 	for _, sf := range reflect.VisibleFields(t) {
 		if sf.Anonymous {
 			continue
@@ -49,13 +48,33 @@ func shapeOf(t reflect.Type) *shape {
 			list: sf.Type.Kind() == reflect.Slice && sf.Type != reflect.TypeFor[Bytes](), required: isRequired(sf)}
 		sh.fields = append(sh.fields, f)
 		sh.required = sh.required || f.required
-		names = append(names, f.name)
-	}
-	sh.known = strings.Join(names, ", ")
-	if len(names) == 0 {
-		sh.known = "no fields"
 	}
 	return sh
+}
+
+// knownFields lists the names of a struct's fields, those of the structs in
+// it in brackets.
+func knownFields(t reflect.Type) string {
+	var list []string
+	for _, sf := range reflect.VisibleFields(t) {
+		if sf.Anonymous {
+			continue
+		}
+		name := jsonName(sf)
+		if isObject(sf.Type) {
+			name += " (" + knownFields(sf.Type) + ")"
+		}
+		list = append(list, name)
+	}
+	if list == nil {
+		return "no fields"
+	}
+	return strings.Join(list, ", ")
+}
+
+// isObject tells whether a request's field is an object of fields.
+func isObject(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[time.Time]()
 }
 
 // expectation says what JSON a field of the type takes.
@@ -81,6 +100,8 @@ func expectation(t reflect.Type) string {
 		return "an array, each element " + expectation(t.Elem())
 	case reflect.Map:
 		return "an object, each value " + expectation(t.Elem())
+	case reflect.Struct:
+		return "an object of " + knownFields(t)
 	}
 	panic(fmt.Sprintf("api: requests have no fields of type %v", t))
 }

@@ -26,6 +26,11 @@ type Key struct {
 	Description        string            `json:"description,omitzero"`
 	Tags               map[string]string `json:"tags,omitempty"`
 	CreatedAt          time.Time         `json:"created_at"`
+	Origin             kms.Origin        `json:"origin" doc:"How the material of the first version came to be; rotation generates"`
+	RotationDays       int               `json:"rotation_days,omitzero" doc:"Days between scheduled rotations; absent: there are none" min:"1"`
+	NextRotation       time.Time         `json:"next_rotation,omitzero" doc:"When the next scheduled rotation is due"`
+	LastUsed           time.Time         `json:"last_used,omitzero" doc:"Last use of the material, noted with some delay; absent: never"`
+	LastUsedOp         kms.Op            `json:"last_used_op,omitzero" doc:"What it was used for" example:"sign"`
 	DeletionDate       time.Time         `json:"deletion_date,omitzero" doc:"When a key that is pending deletion will be destroyed"`
 	DeletionProtection bool              `json:"deletion_protection" doc:"While true the key's deletion cannot be scheduled"`
 	PrimaryVersion     uint32            `json:"primary_version" doc:"The version that new operations use" min:"1"`
@@ -38,6 +43,7 @@ type KeyVersion struct {
 	Version   uint32           `json:"version" min:"1"`
 	State     kms.VersionState `json:"state"`
 	CreatedAt time.Time        `json:"created_at"`
+	DestroyAt time.Time        `json:"destroy_at,omitzero" doc:"When the material of a version that is pending destruction will be erased"`
 }
 
 // KeyResponse is a key.
@@ -63,6 +69,7 @@ type CreateKeyRequest struct {
 	Description        string            `json:"description" doc:"Printable text" maxlen:"MaxDescription"`
 	Tags               map[string]string `json:"tags" doc:"At most 50; names of 1 to 128 bytes, values of at most 256, printable"`
 	DeletionProtection bool              `json:"deletion_protection"`
+	RotationDays       *int              `json:"rotation_days" doc:"Days between scheduled rotations, from now; absent or 0: there are none" min:"0" max:"MaxRotationDays"`
 }
 
 // UpdateKeyRequest is the body of update-key; what is absent stays.
@@ -70,6 +77,7 @@ type UpdateKeyRequest struct {
 	Description        *string           `json:"description" doc:"Printable text" maxlen:"MaxDescription"`
 	Tags               map[string]string `json:"tags" doc:"Replaces all tags"`
 	DeletionProtection *bool             `json:"deletion_protection"`
+	RotationDays       *int              `json:"rotation_days" doc:"Days between scheduled rotations, from now; 0 ends them. A change of its own, with no other field beside it" min:"0" max:"MaxRotationDays"`
 }
 
 // Empty is the body of routes that take no fields. It may be left out.
@@ -81,10 +89,46 @@ type ScheduleDeletionRequest struct {
 	Days *int `json:"days" doc:"Days until the key is destroyed. Absent: 30" min:"MinDeletionDays" max:"MaxDeletionDays"`
 }
 
+// ScheduleDestructionRequest is the body of schedule-version-destruction. It
+// may be left out.
+type ScheduleDestructionRequest struct {
+	Days *int `json:"days" doc:"Days until the version's material is erased. Absent: 30" min:"MinDeletionDays" max:"MaxDeletionDays"`
+}
+
+// Alias is a further name of a key.
+type Alias struct {
+	Name  string    `json:"alias" example:"payments/current"`
+	KeyID uuid.UUID `json:"key_id" doc:"The key that it stands for"`
+}
+
+// AliasResponse is an alias.
+type AliasResponse struct {
+	Alias
+	Charge
+}
+
+// DeletedAliasResponse is an alias that is no more.
+type DeletedAliasResponse struct {
+	Name string `json:"alias" example:"payments/current"`
+	Charge
+}
+
+// AliasListResponse is a page of aliases.
+type AliasListResponse struct {
+	Aliases       []Alias `json:"aliases" doc:"Ordered by name"`
+	NextPageToken string  `json:"next_page_token,omitzero" doc:"Absent at the end"`
+	Charge
+}
+
+// SetAliasRequest is the body of set-alias.
+type SetAliasRequest struct {
+	Key string `json:"key" api:"required" doc:"Id or name of the key" example:"payments/orders"`
+}
+
 // PublicKeyResponse is the public half of a key version.
 type PublicKeyResponse struct {
 	PEM     string    `json:"pem" doc:"SubjectPublicKeyInfo"`
-	JWK     *JWK      `json:"jwk,omitzero" doc:"RFC 7517; absent for SM2, for whose curve no JWK name is registered"`
+	JWK     *JWK      `json:"jwk,omitzero" doc:"RFC 7517; absent where no JWK form is registered, as for SM2"`
 	Spec    kms.Spec  `json:"spec"`
 	Usage   kms.Usage `json:"usage"`
 	Version uint32    `json:"version" min:"1"`

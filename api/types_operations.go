@@ -29,9 +29,10 @@ type EncryptResponse struct {
 type DecryptRequest struct {
 	Ciphertext Bytes         `json:"ciphertext" api:"required" maxlen:"MaxInput" example:"U0xDMQ=="`
 	AAD        Bytes         `json:"aad" doc:"What was given to encrypt; symmetric keys only" maxlen:"MaxInput"`
-	Algorithm  kms.Algorithm `json:"algorithm" doc:"Absent: the key's default"`
-	Version    uint32        `json:"version" doc:"Asymmetric keys only; absent or 0: the primary version" min:"0"`
+	Algorithm  kms.Algorithm `json:"algorithm" doc:"Absent: the key's default. Those with CBC open what older systems encrypted, for credentials with the scope key:decrypt-legacy"`
+	Version    uint32        `json:"version" doc:"Asymmetric keys and CBC only; absent or 0: the primary version" min:"0"`
 	Order      kms.SM2Order  `json:"order" doc:"SM2PKE only; absent: C1C3C2 (GB/T 32918.4)"`
+	IV         Bytes         `json:"iv" doc:"CBC only: the initialisation vector, 16 bytes" maxlen:"16"`
 }
 
 // DecryptResponse is its answer.
@@ -45,7 +46,7 @@ type DecryptResponse struct {
 // SignRequest is the body of sign.
 type SignRequest struct {
 	Message   Bytes               `json:"message" doc:"Exactly one of message and digest is given; an empty message is a message" maxlen:"MaxInput" example:"aGVsbG8="`
-	Digest    Bytes               `json:"digest" doc:"The message's digest by the algorithm's hash function; for SM2DSA the digest over identity and message (GB/T 32918.2, 6.1)" maxlen:"64"`
+	Digest    Bytes               `json:"digest" doc:"The message's digest by the algorithm's hash function; for SM2DSA the digest over identity and message (GB/T 32918.2, 6.1); for ML_DSA_SHAKE_256 µ, 64 bytes (FIPS 204, 6.2)" maxlen:"64"`
 	Algorithm kms.Algorithm       `json:"algorithm" doc:"Absent: the key's default"`
 	UserID    *string             `json:"user_id" doc:"SM2DSA with a message only: the signer's identity; absent: 1234567812345678 (GM/T 0009)" minlen:"1" maxlen:"MaxUserID"`
 	Version   uint32              `json:"version" doc:"Absent or 0: the primary version" min:"0"`

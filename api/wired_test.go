@@ -23,6 +23,12 @@ func TestWholeService(t *testing.T) {
 		{"every failure of a decryption is the same", w.decryptionFailures},
 		{"rotated key encrypts anew and decrypts the old", w.rotation},
 		{"key lives its life", w.life},
+		{"version lives its life", w.versionLife},
+		{"alias stands for its key and moves", w.aliasLife},
+		{"rotation is in days and a change of its own", w.scheduledRotation},
+		{"reencrypt moves a plaintext between keys", w.reencryption},
+		{"keys named in a body are one as foreign and missing", w.namedInBodies},
+		{"certification request is one of the key", w.certificationRequests},
 		{"public key has one value in four forms", w.publicKeys},
 	} {
 		t.Run(c.name, c.test)

@@ -36,8 +36,11 @@ type DecryptInput struct {
 	Ciphertext []byte    `json:"ciphertext"`
 	AAD        []byte    `json:"aad,omitzero"`       // what was given to Encrypt
 	Algorithm  Algorithm `json:"algorithm,omitzero"` // "": the key's default
-	Version    uint32    `json:"version,omitzero"`   // asymmetric keys only; 0: the primary version
+	Version    uint32    `json:"version,omitzero"`   // asymmetric keys and CBC only; 0: the primary version
 	Order      SM2Order  `json:"order,omitzero"`     // SM2PKE only; "": SM2OrderC1C3C2
+	// IV is the initialisation vector of CBC, 16 bytes. CBC opens what older
+	// systems encrypted, for credentials with the scope key:decrypt-legacy.
+	IV []byte `json:"iv,omitzero"`
 }
 
 // DecryptOutput is the output of Decrypt.

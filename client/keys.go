@@ -22,6 +22,15 @@ type Key struct {
 	Description string            `json:"description,omitzero"`
 	Tags        map[string]string `json:"tags,omitempty"`
 	CreatedAt   time.Time         `json:"created_at"`
+	Origin      Origin            `json:"origin"` // of the first version's material; rotation generates
+	// RotationDays is the time between scheduled rotations, 0 for none;
+	// NextRotation is when the next one is due.
+	RotationDays int       `json:"rotation_days,omitzero"`
+	NextRotation time.Time `json:"next_rotation,omitzero"`
+	// LastUsed and LastUsedOp tell of the last use of the material, noted
+	// with some delay; zero: never.
+	LastUsed   time.Time `json:"last_used,omitzero"`
+	LastUsedOp string    `json:"last_used_op,omitzero"`
 	// DeletionDate is when a key that is pending deletion will be destroyed;
 	// zero for other keys.
 	DeletionDate       time.Time    `json:"deletion_date,omitzero"`
@@ -36,6 +45,9 @@ type KeyVersion struct {
 	Version   uint32       `json:"version"` // from 1, never reused
 	State     VersionState `json:"state"`
 	CreatedAt time.Time    `json:"created_at"`
+	// DestroyAt is when the material of a version that is pending destruction
+	// will be erased; zero for other versions.
+	DestroyAt time.Time `json:"destroy_at,omitzero"`
 }
 
 // KeyOutput is a key as one call returns it.
@@ -60,6 +72,9 @@ type CreateKeyInput struct {
 	// Tags are at most 50, with names of 1 to 128 and values of at most 256 bytes.
 	Tags               map[string]string `json:"tags,omitempty"`
 	DeletionProtection bool              `json:"deletion_protection,omitzero"`
+	// RotationDays is the time between scheduled rotations, 1 to 3,650; 0 is
+	// for none.
+	RotationDays int `json:"rotation_days,omitzero"`
 }
 
 // CreateKey makes a key with its first version. A name that is taken gives
@@ -68,7 +83,7 @@ func (c *Client) CreateKey(ctx context.Context, in CreateKeyInput) (*KeyOutput, 
 	return invoke[KeyOutput](ctx, c, call{method: http.MethodPost, path: []string{"v1", "keys"}, in: in, changes: true})
 }
 
-// GetKey returns a key by its id or name, with its versions.
+// GetKey returns a key by its id, name or alias, with its versions.
 func (c *Client) GetKey(ctx context.Context, key string) (*KeyOutput, error) {
 	return invoke[KeyOutput](ctx, c, call{method: http.MethodGet, path: []string{"v1", "keys", key}})
 }
@@ -113,39 +128,49 @@ func (c *Client) UpdateKey(ctx context.Context, key string, in UpdateKeyInput) (
 	return invoke[KeyOutput](ctx, c, call{method: http.MethodPatch, path: []string{"v1", "keys", key}, in: in, changes: true})
 }
 
+// SetKeyRotation schedules a key's rotations: the first one a number of days
+// from now, 1 to 3,650, and then as often; 0 ends them.
+func (c *Client) SetKeyRotation(ctx context.Context, key string, days int) (*KeyOutput, error) {
+	return invoke[KeyOutput](ctx, c, call{method: http.MethodPatch, path: []string{"v1", "keys", key}, changes: true,
+		in: struct {
+			RotationDays int `json:"rotation_days"`
+		}{days}})
+}
+
 // RotateKey gives a key a new version, which becomes the primary one. What
 // older versions signed or encrypted can still be verified and decrypted.
 func (c *Client) RotateKey(ctx context.Context, key string) (*KeyOutput, error) {
-	return c.changeKey(ctx, key, "rotate", nil)
+	return c.changeKey(ctx, nil, key, "rotate")
 }
 
 // EnableKey switches a disabled key on; it is idempotent.
 func (c *Client) EnableKey(ctx context.Context, key string) (*KeyOutput, error) {
-	return c.changeKey(ctx, key, "enable", nil)
+	return c.changeKey(ctx, nil, key, "enable")
 }
 
 // DisableKey switches a key off until EnableKey; it is idempotent.
 func (c *Client) DisableKey(ctx context.Context, key string) (*KeyOutput, error) {
-	return c.changeKey(ctx, key, "disable", nil)
+	return c.changeKey(ctx, nil, key, "disable")
 }
 
-// scheduleDeletion is the body of schedule-deletion.
-type scheduleDeletion struct {
+// window is the body of what schedules an end.
+type window struct {
 	Days int `json:"days,omitzero"`
 }
 
 // ScheduleKeyDeletion disables a key and has it destroyed after a number of
 // days, 7 to 30; 0 is 30. Until then CancelKeyDeletion takes it back.
 func (c *Client) ScheduleKeyDeletion(ctx context.Context, key string, days int) (*KeyOutput, error) {
-	return c.changeKey(ctx, key, "schedule-deletion", scheduleDeletion{days})
+	return c.changeKey(ctx, window{days}, key, "schedule-deletion")
 }
 
 // CancelKeyDeletion takes a scheduled deletion back. The key stays disabled.
 func (c *Client) CancelKeyDeletion(ctx context.Context, key string) (*KeyOutput, error) {
-	return c.changeKey(ctx, key, "cancel-deletion", nil)
+	return c.changeKey(ctx, nil, key, "cancel-deletion")
 }
 
-func (c *Client) changeKey(ctx context.Context, key, verb string, in any) (*KeyOutput, error) {
+// changeKey posts to what is below /v1/keys.
+func (c *Client) changeKey(ctx context.Context, in any, path ...string) (*KeyOutput, error) {
 	return invoke[KeyOutput](ctx, c, call{
-		method: http.MethodPost, path: []string{"v1", "keys", key, verb}, in: in, changes: true})
+		method: http.MethodPost, path: append([]string{"v1", "keys"}, path...), in: in, changes: true})
 }

@@ -15,7 +15,8 @@ import (
 type SignInput struct {
 	Message []byte `json:"message,omitzero"`
 	// Digest is the message's digest by the algorithm's hash function; for
-	// AlgSM2DSA that over identity and message (GB/T 32918.2, 6.1).
+	// AlgSM2DSA that over identity and message (GB/T 32918.2, 6.1); for
+	// AlgMLDSA µ, 64 bytes (FIPS 204, 6.2).
 	Digest    []byte    `json:"digest,omitzero"`
 	Algorithm Algorithm `json:"algorithm,omitzero"` // "": the key's default
 	// UserID is the signer's identity, for AlgSM2DSA with a Message only; ""
@@ -62,8 +63,8 @@ func (c *Client) Verify(ctx context.Context, key string, in VerifyInput) (*Verif
 // PublicKey is the public half of a key version.
 type PublicKey struct {
 	PEM string `json:"pem"` // SubjectPublicKeyInfo
-	// JWK is the key as a JSON Web Key (RFC 7517); absent for SM2, for whose
-	// curve no JWK name is registered.
+	// JWK is the key as a JSON Web Key (RFC 7517); absent where no JWK form is
+	// registered, as for SM2.
 	JWK     jsontext.Value `json:"jwk,omitzero"`
 	Spec    Spec           `json:"spec"`
 	Usage   Usage          `json:"usage"`
@@ -73,10 +74,12 @@ type PublicKey struct {
 
 // DER returns the SubjectPublicKeyInfo in DER, as x509.ParsePKIXPublicKey
 // takes it for the curves that it knows.
-func (p *PublicKey) DER() ([]byte, error) {
-	block, _ := pem.Decode([]byte(p.PEM))
-	if block == nil || block.Type != "PUBLIC KEY" {
-		return nil, fmt.Errorf("%w: the public key is not PEM", ErrBadAnswer)
+func (p *PublicKey) DER() ([]byte, error) { return decodePEM(p.PEM, "PUBLIC KEY") }
+
+func decodePEM(text, kind string) ([]byte, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil || block.Type != kind {
+		return nil, fmt.Errorf("%w: it holds no %s in PEM", ErrBadAnswer, kind)
 	}
 	return block.Bytes, nil
 }

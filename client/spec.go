@@ -26,6 +26,29 @@ const (
 	SpecHMAC384 Spec = "HMAC_384"
 	SpecHMAC512 Spec = "HMAC_512"
 	SpecHMACSM3 Spec = "HMAC_SM3"
+
+	SpecMLKEM512  Spec = "ML_KEM_512"
+	SpecMLKEM768  Spec = "ML_KEM_768"
+	SpecMLKEM1024 Spec = "ML_KEM_1024"
+
+	SpecMLDSA44 Spec = "ML_DSA_44"
+	SpecMLDSA65 Spec = "ML_DSA_65"
+	SpecMLDSA87 Spec = "ML_DSA_87"
+
+	// The parameter sets of FIPS 205, table 2: S has the smaller signatures,
+	// F signs some twenty times faster.
+	SpecSLHDSASHA2128S  Spec = "SLH_DSA_SHA2_128S"
+	SpecSLHDSASHA2128F  Spec = "SLH_DSA_SHA2_128F"
+	SpecSLHDSASHA2192S  Spec = "SLH_DSA_SHA2_192S"
+	SpecSLHDSASHA2192F  Spec = "SLH_DSA_SHA2_192F"
+	SpecSLHDSASHA2256S  Spec = "SLH_DSA_SHA2_256S"
+	SpecSLHDSASHA2256F  Spec = "SLH_DSA_SHA2_256F"
+	SpecSLHDSASHAKE128S Spec = "SLH_DSA_SHAKE_128S"
+	SpecSLHDSASHAKE128F Spec = "SLH_DSA_SHAKE_128F"
+	SpecSLHDSASHAKE192S Spec = "SLH_DSA_SHAKE_192S"
+	SpecSLHDSASHAKE192F Spec = "SLH_DSA_SHAKE_192F"
+	SpecSLHDSASHAKE256S Spec = "SLH_DSA_SHAKE_256S"
+	SpecSLHDSASHAKE256F Spec = "SLH_DSA_SHAKE_256F"
 )
 
 // Usage is what a key may be used for. A key has exactly one and keeps it.
@@ -52,6 +75,16 @@ const (
 	// ProtectionSealed material is sealed by an HSM key at rest and used in
 	// the memory of the service.
 	ProtectionSealed Protection = "SEALED"
+)
+
+// Origin says how a key's material came to be.
+type Origin string
+
+// The origins. Imported material existed outside; what came via the process
+// was in the memory of the service on its way into the HSM.
+const (
+	OriginGenerated       Origin = "GENERATED"
+	OriginImportedProcess Origin = "IMPORTED_VIA_PROCESS"
 )
 
 // KeyState is the state of a key.
@@ -87,6 +120,11 @@ const (
 	AlgAESGCM Algorithm = "AES_GCM"
 	AlgSM4GCM Algorithm = "SM4_GCM"
 
+	// CBC with the padding of PKCS #7 opens what older systems encrypted and
+	// encrypts nothing; see DecryptInput.IV.
+	AlgAESCBC Algorithm = "AES_CBC_PKCS7"
+	AlgSM4CBC Algorithm = "SM4_CBC_PKCS7"
+
 	AlgRSAOAEPSHA1   Algorithm = "RSAES_OAEP_SHA_1"
 	AlgRSAOAEPSHA256 Algorithm = "RSAES_OAEP_SHA_256"
 	AlgSM2PKE        Algorithm = "SM2PKE"
@@ -102,12 +140,26 @@ const (
 	AlgECDSASHA512    Algorithm = "ECDSA_SHA_512"
 	AlgEd25519        Algorithm = "ED25519_SHA_512"
 	AlgSM2DSA         Algorithm = "SM2DSA"
+	AlgMLDSA          Algorithm = "ML_DSA_SHAKE_256" // FIPS 204
+	AlgSLHDSA         Algorithm = "SLH_DSA"          // FIPS 205
 
 	AlgHMACSHA224 Algorithm = "HMAC_SHA_224"
 	AlgHMACSHA256 Algorithm = "HMAC_SHA_256"
 	AlgHMACSHA384 Algorithm = "HMAC_SHA_384"
 	AlgHMACSHA512 Algorithm = "HMAC_SHA_512"
 	AlgHMACSM3    Algorithm = "HMAC_SM3"
+
+	AlgECDH Algorithm = "ECDH" // SP 800-56A, 5.7.1.2; no key derivation
+
+	// HKDF's expansion (RFC 5869, 2.3) and the KDF of GB/T 32918.4, 5.4.3.
+	AlgHKDFSHA256 Algorithm = "HKDF_EXPAND_SHA_256"
+	AlgHKDFSHA384 Algorithm = "HKDF_EXPAND_SHA_384"
+	AlgHKDFSHA512 Algorithm = "HKDF_EXPAND_SHA_512"
+	AlgSM3KDF     Algorithm = "SM3_KDF"
+
+	AlgAESKWP Algorithm = "AES_KWP" // RFC 5649
+
+	AlgMLKEM Algorithm = "ML_KEM" // FIPS 203
 )
 
 // SM2Order is the layout of an SM2 ciphertext.
@@ -150,6 +202,13 @@ const (
 	// MinDataKey and MaxDataKey bound the length of a data key.
 	MinDataKey = 16
 	MaxDataKey = 1024
+	// MaxWrap is the longest bytes that Wrap takes: keys, not data.
+	MaxWrap = 4096
+	// MinDerived and MaxDerived bound what Derive gives.
+	MinDerived = 16
+	MaxDerived = 8160
+	// MaxDeriveContext is the longest context of Derive.
+	MaxDeriveContext = 4096
 	// MaxRandom is how many random bytes one call gives.
 	MaxRandom = 1024
 )

@@ -63,7 +63,7 @@ func TestConstantsAreThoseOfTheService(t *testing.T) {
 		}
 	}
 	for theirName, ourName := range map[string]string{
-		"Spec": "Spec", "Usage": "Usage", "Protection": "Protection", "KeyState": "KeyState", "VersionState": "VersionState",
+		"Spec": "Spec", "Usage": "Usage", "Protection": "Protection", "KeyState": "KeyState", "VersionState": "VersionState", "Origin": "Origin",
 		"Algorithm": "Algorithm", "SM2Order": "SM2Order", "SignatureFormat": "SignatureFormat", "Digest": "HashFunction",
 		"Tier": "Tier", "TenantState": "TenantState", "Urgency": "Urgency",
 	} {
@@ -103,7 +103,9 @@ func compareSets(t *testing.T, what string, ours, theirs []string) {
 }
 
 func TestSizesAreThoseOfTheService(t *testing.T) {
-	if client.MaxInput != kms.MaxInput || client.MinDataKey != kms.MinDataKey || client.MaxDataKey != kms.MaxDataKey || client.MaxRandom != kms.MaxRandom {
+	if client.MaxInput != kms.MaxInput || client.MinDataKey != kms.MinDataKey || client.MaxDataKey != kms.MaxDataKey || client.MaxRandom != kms.MaxRandom ||
+		client.MaxWrap != kms.MaxWrap || client.MinDerived != kms.MinDerived || client.MaxDerived != kms.MaxDerived ||
+		client.MaxDeriveContext != kms.MaxDeriveContext {
 		t.Error("the sizes differ from those of kms")
 	}
 }

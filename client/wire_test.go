@@ -43,8 +43,8 @@ var calls = []struct {
 }{
 	{"CreateKey", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.CreateKey(ctx, client.CreateKeyInput{Name: "a/b", Spec: client.SpecSM2, Usage: client.UsageSignVerify, Project: "p",
-			Protection: client.ProtectionHSM, Description: "d", Tags: map[string]string{"k": "v"}, DeletionProtection: true}))
-	}, "POST", "/v1/keys", `{"name":"a/b","spec":"SM2","usage":"SIGN_VERIFY","project":"p","protection":"HSM","description":"d","tags":{"k":"v"},"deletion_protection":true}`},
+			Protection: client.ProtectionHSM, Description: "d", Tags: map[string]string{"k": "v"}, DeletionProtection: true, RotationDays: 90}))
+	}, "POST", "/v1/keys", `{"name":"a/b","spec":"SM2","usage":"SIGN_VERIFY","project":"p","protection":"HSM","description":"d","tags":{"k":"v"},"deletion_protection":true,"rotation_days":90}`},
 	{"CreateKey, spec only", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.CreateKey(ctx, client.CreateKeyInput{Spec: client.SpecSM4}))
 	}, "POST", "/v1/keys", `{"spec":"SM4"}`},
@@ -73,6 +73,29 @@ var calls = []struct {
 	{"CancelKeyDeletion", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CancelKeyDeletion(ctx, "k")) },
 		"POST", "/v1/keys/k/cancel-deletion", ""},
 
+	{"SetKeyRotation", func(ctx context.Context, c *client.Client) (any, error) { return out(c.SetKeyRotation(ctx, "k", 90)) },
+		"PATCH", "/v1/keys/k", `{"rotation_days":90}`},
+	{"SetKeyRotation, none", func(ctx context.Context, c *client.Client) (any, error) { return out(c.SetKeyRotation(ctx, "k", 0)) },
+		"PATCH", "/v1/keys/k", `{"rotation_days":0}`},
+	{"EnableKeyVersion", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.EnableKeyVersion(ctx, "a/b", 3))
+	},
+		"POST", "/v1/keys/a%2Fb/versions/3/enable", ""},
+	{"DisableKeyVersion", func(ctx context.Context, c *client.Client) (any, error) { return out(c.DisableKeyVersion(ctx, "k", 1)) },
+		"POST", "/v1/keys/k/versions/1/disable", ""},
+	{"ScheduleVersionDestruction", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ScheduleVersionDestruction(ctx, "k", 1, 7))
+	}, "POST", "/v1/keys/k/versions/1/schedule-destruction", `{"days":7}`},
+	{"CancelVersionDestruction", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CancelVersionDestruction(ctx, "k", 1))
+	}, "POST", "/v1/keys/k/versions/1/cancel-destruction", ""},
+	{"SetAlias", func(ctx context.Context, c *client.Client) (any, error) { return out(c.SetAlias(ctx, "a/b", "k/1")) },
+		"PUT", "/v1/aliases/a%2Fb", `{"key":"k/1"}`},
+	{"DeleteAlias", func(ctx context.Context, c *client.Client) (any, error) { return out(c.DeleteAlias(ctx, "a/b")) },
+		"DELETE", "/v1/aliases/a%2Fb", ""},
+	{"ListAliases", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListAliases(ctx)) },
+		"GET", "/v1/aliases", ""},
+
 	{"Encrypt", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.Encrypt(ctx, "k", client.EncryptInput{Plaintext: []byte("hi"), AAD: []byte{0xfb, 0xff},
 			Algorithm: client.AlgSM2PKE, Version: 3, Order: client.SM2OrderASN1}))
@@ -87,6 +110,45 @@ var calls = []struct {
 		return out(c.Decrypt(ctx, "k", client.DecryptInput{Ciphertext: []byte("hi"), AAD: []byte("a"),
 			Algorithm: client.AlgRSAOAEPSHA256, Version: 2, Order: client.SM2OrderC1C2C3}))
 	}, "POST", "/v1/keys/k/decrypt", `{"ciphertext":"aGk=","aad":"YQ==","algorithm":"RSAES_OAEP_SHA_256","version":2,"order":"C1C2C3"}`},
+	{"Decrypt CBC", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Decrypt(ctx, "k", client.DecryptInput{Ciphertext: []byte("hi"), IV: []byte("iv")}))
+	}, "POST", "/v1/keys/k/decrypt", `{"ciphertext":"aGk=","iv":"aXY="}`},
+	{"Reencrypt", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Reencrypt(ctx, "k", client.ReencryptInput{Ciphertext: []byte("hi"), SourceKey: "a/b", AAD: []byte("a"), DestinationAAD: []byte{},
+			SourceAlgorithm: client.AlgSM2PKE, SourceVersion: 2, SourceOrder: client.SM2OrderASN1, SourceIV: []byte("iv")}))
+	}, "POST", "/v1/keys/k/reencrypt", `{"ciphertext":"aGk=","source_key":"a/b","aad":"YQ==","destination_aad":"","source_algorithm":"SM2PKE","source_version":2,"source_order":"ASN1","source_iv":"aXY="}`},
+	{"Wrap", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Wrap(ctx, "k", client.WrapInput{Plaintext: []byte("hi")}))
+	}, "POST", "/v1/keys/k/wrap", `{"plaintext":"aGk="}`},
+	{"Unwrap", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Unwrap(ctx, "k", client.UnwrapInput{Wrapped: []byte("hi"), Version: 2}))
+	}, "POST", "/v1/keys/k/unwrap", `{"wrapped":"aGk=","version":2}`},
+	{"SharedSecret", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.SharedSecret(ctx, "k", client.SharedSecretInput{PublicKey: []byte("hi"), Version: 2}))
+	}, "POST", "/v1/keys/k/shared-secret", `{"public_key":"aGk=","version":2}`},
+	{"Derive", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Derive(ctx, "k", client.DeriveInput{Context: []byte("hi"), Bytes: 32, Algorithm: "X", Version: 2}))
+	}, "POST", "/v1/keys/k/derive", `{"context":"aGk=","bytes":32,"algorithm":"X","version":2}`},
+	{"Derive without a context", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Derive(ctx, "k", client.DeriveInput{Bytes: 32}))
+	}, "POST", "/v1/keys/k/derive", `{"bytes":32}`},
+	{"Encapsulate", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Encapsulate(ctx, "k", client.EncapsulateInput{Version: 2}))
+	}, "POST", "/v1/keys/k/encapsulate", `{"version":2}`},
+	{"Decapsulate", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Decapsulate(ctx, "k", client.DecapsulateInput{Ciphertext: []byte("hi"), Version: 2}))
+	}, "POST", "/v1/keys/k/decapsulate", `{"ciphertext":"aGk=","version":2}`},
+	{"CSR", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CSR(ctx, "k", client.CSRInput{
+			Subject: client.CSRSubject{CommonName: "c", SerialNumber: "s", Country: []string{"CN"}, Province: []string{"p"}, Locality: []string{"l"},
+				Organization: []string{"o"}, OrganizationalUnit: []string{"u"}, StreetAddress: []string{"a"}, PostalCode: []string{"z"}},
+			DNSNames: []string{"d"}, Emails: []string{"e"}, Addresses: []netip.Addr{netip.MustParseAddr("2001:db8::1")}, URIs: []string{"x:y"},
+			Algorithm: client.AlgSM2DSA, Version: 2}))
+	}, "POST", "/v1/keys/k/csr", `{"subject":{"common_name":"c","serial_number":"s","country":["CN"],"province":["p"],"locality":["l"],"organization":["o"],"organizational_unit":["u"],"street_address":["a"],"postal_code":["z"]},` +
+		`"dns_names":["d"],"emails":["e"],"addresses":["2001:db8::1"],"uris":["x:y"],"algorithm":"SM2DSA","version":2}`},
+	{"CSR, nothing", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CSR(ctx, "k", client.CSRInput{}))
+	}, "POST", "/v1/keys/k/csr", `{}`},
 	{"DataKey", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.DataKey(ctx, "k", client.DataKeyInput{Bytes: 48, AAD: []byte("a")}))
 	}, "POST", "/v1/keys/k/datakey", `{"bytes":48,"aad":"YQ=="}`},

@@ -175,20 +175,38 @@ func (s *session) showKey(k *client.KeyOutput, err error) error {
 			field{"State", string(k.State)}, field{"Deletion", date(k.DeletionDate)},
 			field{"Deletion protection", onOff(k.DeletionProtection)},
 			field{"Description", k.Description}, field{"Tags", showTags(k.Tags)}, field{"Created", date(k.CreatedAt)},
+			field{"Origin", string(k.Origin)}, field{"Rotation", showRotation(k)}, field{"Last used", showLastUse(k)},
 		); err != nil || len(k.Versions) == 0 {
 			return err
 		}
 		fmt.Fprintln(w)
 		rows := make([][]string, len(k.Versions))
 		for i, v := range k.Versions {
-			primary := ""
-			if v.Version == k.PrimaryVersion {
-				primary = "primary"
+			note := ""
+			switch {
+			case v.Version == k.PrimaryVersion:
+				note = "primary"
+			case !v.DestroyAt.IsZero():
+				note = "destroyed at " + date(v.DestroyAt)
 			}
-			rows[i] = []string{strconv.FormatUint(uint64(v.Version), 10), string(v.State), date(v.CreatedAt), primary}
+			rows[i] = []string{strconv.FormatUint(uint64(v.Version), 10), string(v.State), date(v.CreatedAt), note}
 		}
 		return table(w, []string{"VERSION", "STATE", "CREATED"}, rows)
 	})
+}
+
+func showRotation(k *client.KeyOutput) string {
+	if k.RotationDays == 0 {
+		return ""
+	}
+	return fmt.Sprintf("every %d days, next at %s", k.RotationDays, date(k.NextRotation))
+}
+
+func showLastUse(k *client.KeyOutput) string {
+	if k.LastUsed.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", date(k.LastUsed), k.LastUsedOp)
 }
 
 func tagFlag(c *cobra.Command, tags *[]string, usage string) {

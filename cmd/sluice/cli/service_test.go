@@ -46,7 +46,8 @@ const meta = charge + `,"protection":"HSM"`
 func key(name, state, rest string) string {
 	return fmt.Sprintf(`{"id":"01920000-0000-7000-8000-00000000000a","name":%q,"spec":"ECC_NIST_P256","usage":"SIGN_VERIFY","algorithms":["ECDSA_SHA_256"],
 "project":"default","protection":"HSM","state":%q,"description":"for orders","tags":{"team":"shop","stage":"live"},
-"created_at":"2026-01-02T03:04:05Z","deletion_protection":false,"primary_version":2,"revision":3%s}`, name, state, rest)
+"created_at":"2026-01-02T03:04:05Z","origin":"GENERATED","rotation_days":90,"next_rotation":"2026-05-03T03:04:05Z","last_used":"2026-02-03T04:05:06Z","last_used_op":"sign",
+"deletion_protection":false,"primary_version":2,"revision":3%s}`, name, state, rest)
 }
 
 const versions = `,"versions":[{"version":1,"state":"DISABLED","created_at":"2026-01-02T03:04:05Z"},{"version":2,"state":"ENABLED","created_at":"2026-02-02T03:04:05Z"}],` + charge
