@@ -42,21 +42,7 @@ moved to further tokens.`,
 			if err := harden(); err != nil {
 				return err
 			}
-			in := bufio.NewReader(cmd.InOrStdin())
-			confirm := func(token, fingerprint string) error {
-				fmt.Fprintf(cmd.OutOrStdout(), "token %s\n  transport key %s\n  type its first 8 characters to confirm: ", token, fingerprint)
-				answer, err := in.ReadString('\n')
-				if err != nil {
-					return fmt.Errorf("reading the confirmation: %w", err)
-				}
-				if len(fingerprint) < 8 || strings.TrimSpace(answer) != fingerprint[:8] {
-					return fmt.Errorf("token %s: the fingerprint was not confirmed", token)
-				}
-				return nil
-			}
-			file, err := wire.InitDomain(cmd.Context(), path, confirm, func(what string) {
-				fmt.Fprintln(cmd.ErrOrStderr(), what)
-			})
+			file, err := wire.InitDomain(cmd.Context(), path, confirmation(cmd), progress(cmd))
 			if err != nil {
 				return err
 			}
@@ -68,4 +54,53 @@ moved to further tokens.`,
 	c.MarkFlagRequired("ceremony")
 	c.MarkFlagFilename("ceremony", "yaml", "yml")
 	return c
+}
+
+func newHSMJoin() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use:   "join",
+		Short: "Give a domain's root keys to further tokens, from a backup token",
+		Long: `Give a domain's root keys to further tokens, from its backup tokens: to add an
+HSM, to replace one, or to bring a service back on a new machine. The ceremony
+file is that of "sluice hsm init" with the new tokens as members and the
+domain's backup tokens, connected for the occasion; its file is the domain's
+description. Tokens that hold the roots already are left as they are.`,
+		Example: `  sluice hsm join --ceremony join.yaml`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := harden(); err != nil {
+				return err
+			}
+			if err := wire.JoinDomain(cmd.Context(), path, confirmation(cmd), progress(cmd)); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "the tokens hold the domain's roots; disconnect the backup tokens")
+			return nil
+		},
+	}
+	c.Flags().StringVar(&path, "ceremony", "", "ceremony file, YAML (required)")
+	c.MarkFlagRequired("ceremony")
+	c.MarkFlagFilename("ceremony", "yaml", "yml")
+	return c
+}
+
+// confirmation asks the two people at the terminal about each fingerprint.
+func confirmation(cmd *cobra.Command) func(token, fingerprint string) error {
+	in := bufio.NewReader(cmd.InOrStdin())
+	return func(token, fingerprint string) error {
+		fmt.Fprintf(cmd.OutOrStdout(), "token %s\n  transport key %s\n  type its first 8 characters to confirm: ", token, fingerprint)
+		answer, err := in.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("reading the confirmation: %w", err)
+		}
+		if len(fingerprint) < 8 || strings.TrimSpace(answer) != fingerprint[:8] {
+			return fmt.Errorf("token %s: the fingerprint was not confirmed", token)
+		}
+		return nil
+	}
+}
+
+func progress(cmd *cobra.Command) func(string) {
+	return func(what string) { fmt.Fprintln(cmd.ErrOrStderr(), what) }
 }

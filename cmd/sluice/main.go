@@ -44,10 +44,10 @@ Start one on this machine with "sluice dev", then, in another terminal:
 		Version:       version(),
 	}
 	root.SetFlagErrorFunc(cli.UsageError)
-	root.AddCommand(newDev(), newServer(), newAudit())
+	root.AddCommand(newDev(), newServer(), newAudit(), newBackup(), newRestore())
 	for _, c := range cli.Commands(version()) {
 		if c.Name() == "hsm" {
-			c.AddCommand(newHSMInit())
+			c.AddCommand(newHSMInit(), newHSMJoin())
 		}
 		root.AddCommand(c)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 
+	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/p11"
 )
 
@@ -31,15 +32,34 @@ func InitDomain(ctx context.Context, path string, confirm func(token, fingerprin
 		return "", err
 	}
 	if _, err := os.Stat(c.File); err == nil {
-		return "", fmt.Errorf("%s exists: the domain is made already", c.File)
+		return "", fmt.Errorf("%s exists: the domain is made already; to add tokens to it, join them", c.File)
 	}
-	domain, err := p11.Ceremony(ctx, p11.CeremonyConfig{
-		Name: c.Name, Members: c.tokens(c.Members), Backups: c.tokens(c.Backups), Confirm: confirm, Progress: progress,
-	})
+	domain, err := p11.Ceremony(ctx, c.config(nil, confirm, progress))
 	if err != nil {
 		return "", err
 	}
 	return c.File, WriteDomain(c.File, domain)
+}
+
+// JoinDomain gives the roots of the domain that a ceremony file describes to
+// the member tokens in it that do not hold them yet, from its backup tokens.
+func JoinDomain(ctx context.Context, path string, confirm func(token, fingerprint string) error, progress func(string)) error {
+	c, err := readCeremony(path)
+	if err != nil {
+		return err
+	}
+	domain, err := ReadDomain(c.File)
+	if err != nil {
+		return err
+	}
+	_, err = p11.Ceremony(ctx, c.config(domain, confirm, progress))
+	return err
+}
+
+func (c *Ceremony) config(domain *hsm.Domain, confirm func(token, fingerprint string) error, progress func(string)) p11.CeremonyConfig {
+	return p11.CeremonyConfig{
+		Name: c.Name, Members: c.tokens(c.Members), Backups: c.tokens(c.Backups), Domain: domain, Confirm: confirm, Progress: progress,
+	}
 }
 
 func readCeremony(path string) (*Ceremony, error) {
@@ -48,8 +68,8 @@ func readCeremony(path string) (*Ceremony, error) {
 		return nil, fmt.Errorf("reading the ceremony file: %w", err)
 	}
 	var c Ceremony
-	err := k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		Result: &c, TagName: "koanf", ErrorUnused: true,
+	err := k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "koanf", ErrorUnused: true,
 	}})
 	if err == nil {
 		err = c.validate()

@@ -147,8 +147,8 @@ func LoadConfig(path string, environ func() []string) (*Config, error) {
 		return nil, fmt.Errorf("reading the environment: %w", err)
 	}
 	var c Config
-	err = k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
-		Result: &c, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
+	err = k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
 		DecodeHook: mapstructure.StringToSliceHookFunc(","),
 	}})
 	if err != nil {

@@ -96,11 +96,11 @@ func (d *Dev) take() error {
 }
 
 func (d *Dev) open(ctx context.Context) (*App, *Config, error) {
-	c := &Config{DataDir: d.Dir, Node: "dev"}
 	domain, err := d.domain(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	c := DevConfig(d.Dir)
 	c.HSM.Domains = []DomainConfig{*domain}
 	c.setDefaults()
 	if err := c.Validate(); err != nil {
@@ -114,6 +114,15 @@ func (d *Dev) open(ctx context.Context) (*App, *Config, error) {
 		return nil, nil, errors.Join(err, app.Close())
 	}
 	return app, c, nil
+}
+
+// DevConfig is where a development folder, given as an absolute path, has its
+// state; tokens are not in it.
+func DevConfig(dir string) *Config {
+	c := &Config{DataDir: dir, Node: "dev"}
+	c.HSM.Domains = []DomainConfig{{File: filepath.Join(dir, domainFile)}}
+	c.setDefaults()
+	return c
 }
 
 // domain returns the configuration of the folder's domain and makes its tokens

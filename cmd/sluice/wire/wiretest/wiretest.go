@@ -92,7 +92,12 @@ func credential(dir, file string) (string, error) {
 }
 
 // Client returns an HTTP client for the API.
-func (s *Service) Client() *http.Client { return s.server.Client() }
+func (s *Service) Client() *http.Client {
+	if s.server == nil {
+		return http.DefaultClient
+	}
+	return s.server.Client()
+}
 
 // Close lets requests end and closes the service.
 func (s *Service) Close() error {
