@@ -25,9 +25,16 @@ func (s *Store) SetAlias(ctx context.Context, tenant, key uuid.UUID, alias strin
 	if len(aliases) >= MaxAliases && !slices.Contains(aliases, alias) {
 		return kms.Errorf(kms.KindConflict, "a key has at most %d aliases", MaxAliases)
 	}
+	c, err := s.coder()
+	if err != nil {
+		return err
+	}
+	record, err := c.keyName(KeyNameRecord{Tenant: tenant, Name: alias, Kind: KindAlias, Key: key})
+	if err != nil {
+		return err
+	}
 	defer s.keyNames.drop(keyName{tenant, alias})
-	return translate(s.driver.SetAlias(ctx, SetAliasParams{
-		Name: KeyNameRecord{Tenant: tenant, Name: alias, Kind: KindAlias, Key: key}}))
+	return translate(s.driver.SetAlias(ctx, SetAliasParams{Name: record}))
 }
 
 // DeleteAlias implements kms.Aliases. ErrNotFound when there is no such alias;
@@ -36,6 +43,9 @@ func (s *Store) DeleteAlias(ctx context.Context, tenant uuid.UUID, alias string)
 	if !kms.ValidName(alias) {
 		return kms.ErrNotFound
 	}
+	if _, err := s.coder(); err != nil {
+		return err
+	}
 	defer s.keyNames.drop(keyName{tenant, alias})
 	return translate(s.driver.DeleteAlias(ctx, DeleteAliasParams{Tenant: tenant, Name: alias}))
 }
@@ -43,6 +53,10 @@ func (s *Store) DeleteAlias(ctx context.Context, tenant uuid.UUID, alias string)
 // KeyAliases implements kms.Aliases. ErrNotFound when there is no such key.
 // Damaged aliases are reported to the log and left out.
 func (s *Store) KeyAliases(ctx context.Context, tenant, key uuid.UUID) ([]string, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
 	if _, err := s.keys.get(ctx, keyID{tenant, key}); err != nil {
 		return nil, err
 	}
@@ -52,7 +66,7 @@ func (s *Store) KeyAliases(ctx context.Context, tenant, key uuid.UUID) ([]string
 	}
 	var names []string
 	for _, row := range rows {
-		id, err := decodeKeyName(tenant, row.Name.String, row)
+		id, err := decodeKeyName(c, tenant, row.Name.String, row)
 		if err != nil {
 			s.damaged(err)
 			continue
@@ -67,6 +81,10 @@ func (s *Store) KeyAliases(ctx context.Context, tenant, key uuid.UUID) ([]string
 // ListAliases implements kms.Aliases. ErrNotFound when there is no such
 // tenant. Damaged aliases are reported to the log and left out.
 func (s *Store) ListAliases(ctx context.Context, tenant uuid.UUID, page kms.Page) ([]kms.Alias, string, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, "", err
+	}
 	if _, err := s.tenants.get(ctx, tenant); err != nil {
 		return nil, "", err
 	}
@@ -77,7 +95,7 @@ func (s *Store) ListAliases(ctx context.Context, tenant uuid.UUID, page kms.Page
 		},
 		rowPosition: func(r *KeyNameRow) position { return position{name: r.Name.String} },
 		decode: func(r *KeyNameRow) (kms.Alias, error) {
-			id, err := decodeKeyName(tenant, r.Name.String, r)
+			id, err := decodeKeyName(c, tenant, r.Name.String, r)
 			return kms.Alias{Name: r.Name.String, Key: id}, err
 		},
 		damaged: s.damaged,

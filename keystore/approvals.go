@@ -27,24 +27,36 @@ func (s *Store) CreateApproval(ctx context.Context, a *kms.Approval) error {
 	if err != nil {
 		return err
 	}
-	return translate(s.driver.InsertApproval(ctx, InsertApprovalParams{Approval: encodeApproval(&stored)}))
+	c, err := s.coder()
+	if err != nil {
+		return err
+	}
+	record, err := c.approval(&stored)
+	if err != nil {
+		return err
+	}
+	return translate(s.driver.InsertApproval(ctx, InsertApprovalParams{Approval: record}))
 }
 
 // Approval implements kms.Approvals.
 func (s *Store) Approval(ctx context.Context, id uuid.UUID) (*kms.Approval, error) {
-	a, err := s.approval(ctx, id)
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.approval(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
 	return &a.Approval, nil
 }
 
-func (s *Store) approval(ctx context.Context, id uuid.UUID) (*storedApproval, error) {
+func (s *Store) approval(ctx context.Context, c *rowCoder, id uuid.UUID) (*storedApproval, error) {
 	row, err := s.driver.Approval(ctx, ApprovalParams{ID: id, Now: timestamp(s.now())})
 	if err != nil {
 		return nil, translate(err)
 	}
-	a, err := decodeApproval(row)
+	a, err := decodeApproval(c, row, &id)
 	if err != nil {
 		return nil, s.decoded(err)
 	}
@@ -86,7 +98,11 @@ func (s *Store) UseApproval(ctx context.Context, id uuid.UUID) error {
 // changeApproval makes a change if nobody else makes one meanwhile; then it is
 // a conflict, because each change can be made once.
 func (s *Store) changeApproval(ctx context.Context, id uuid.UUID, change func(*storedApproval) error) (*kms.Approval, error) {
-	a, err := s.approval(ctx, id)
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.approval(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +110,11 @@ func (s *Store) changeApproval(ctx context.Context, id uuid.UUID, change func(*s
 		return nil, err
 	}
 	a.revision++
-	err = s.driver.UpdateApproval(ctx, UpdateApprovalParams{Approval: encodeApproval(a)})
+	record, err := c.approval(a)
+	if err != nil {
+		return nil, err
+	}
+	err = s.driver.UpdateApproval(ctx, UpdateApprovalParams{Approval: record})
 	if errors.Is(err, ErrStale) {
 		return nil, kms.Wrap(kms.KindConflict, err, "the approval was given or used meanwhile")
 	}
@@ -107,6 +127,10 @@ func (s *Store) changeApproval(ctx context.Context, id uuid.UUID, change func(*s
 // ListApprovals implements kms.Approvals, in the order of the ids. Expired
 // approvals are missing. Damaged ones are reported to the log and left out.
 func (s *Store) ListApprovals(ctx context.Context, page kms.Page) ([]*kms.Approval, string, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, "", err
+	}
 	l := listing[*ApprovalRow, *kms.Approval]{
 		scope: scope{kind: 'o'},
 		rows: func(ctx context.Context, after position, limit int) ([]*ApprovalRow, error) {
@@ -115,7 +139,7 @@ func (s *Store) ListApprovals(ctx context.Context, page kms.Page) ([]*kms.Approv
 		},
 		rowPosition: func(r *ApprovalRow) position { return position{id: string(r.ID.Bytes)} },
 		decode: func(r *ApprovalRow) (*kms.Approval, error) {
-			a, err := decodeApproval(r)
+			a, err := decodeApproval(c, r, nil)
 			return &a.Approval, err
 		},
 		damaged: s.damaged,
@@ -154,7 +178,7 @@ func encodeApproval(a *storedApproval) ApprovalRecord {
 	return r
 }
 
-func decodeApproval(r *ApprovalRow) (*storedApproval, error) {
+func decodeApproval(c *rowCoder, r *ApprovalRow, want *uuid.UUID) (*storedApproval, error) {
 	d := newDecoder(ObjectApproval, uuid.Nil(), rowID(r.ID))
 	a := &storedApproval{
 		Approval: kms.Approval{
@@ -174,8 +198,13 @@ func decodeApproval(r *ApprovalRow) (*storedApproval, error) {
 	fingerprint := d.bytes(r.Fingerprint, "fingerprint")
 	d.require(len(fingerprint) == len(a.Fingerprint), "fingerprint", "has the wrong length")
 	copy(a.Fingerprint[:], fingerprint)
+	d.wanted(a.ID, want)
 	if d.result() == nil {
 		checkApproval(a, d.fail)
+	}
+	if d.result() == nil {
+		record := encodeApproval(a)
+		c.check(d, codeApproval, record.fields(), r.Code)
 	}
 	return a, d.result()
 }

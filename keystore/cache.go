@@ -220,6 +220,20 @@ func (c *cache[K, V]) drop(k K) {
 	delete(s.flights, k)
 }
 
+// clear does what drop does for everything.
+func (c *cache[K, V]) clear() {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		clear(s.entries)
+		clear(s.ring)
+		s.ring, s.hand, s.bytes = s.ring[:0], 0, 0
+		clear(s.absences)
+		clear(s.flights)
+		s.mu.Unlock()
+	}
+}
+
 // swap replaces the value of k if it is still old. The new value must not be
 // larger than the old one.
 func (c *cache[K, V]) swap(k K, old, new V) {

@@ -14,27 +14,35 @@ func (s *Store) CredentialForAuthentication(ctx context.Context, id uuid.UUID) (
 }
 
 func (s *Store) loadCredential(ctx context.Context, id uuid.UUID) (*kms.Credential, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
 	row, err := s.driver.CredentialForAuthentication(ctx, CredentialForAuthenticationParams{ID: id})
-	return s.credential(row, err)
+	return s.credential(c, row, err, nil, id)
 }
 
 // Credential implements kms.Credentials. It asks the database with the tenant
 // instead of the cache, so that another tenant's credential takes as long as
 // a missing one.
 func (s *Store) Credential(ctx context.Context, tenant, id uuid.UUID) (*kms.Credential, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
 	row, err := s.driver.Credential(ctx, CredentialParams{Tenant: tenant, ID: id})
-	return s.credential(row, err)
+	return s.credential(c, row, err, &tenant, id)
 }
 
-func (s *Store) credential(row *CredentialRow, err error) (*kms.Credential, error) {
+func (s *Store) credential(c *rowCoder, row *CredentialRow, err error, tenant *uuid.UUID, id uuid.UUID) (*kms.Credential, error) {
 	if err != nil {
 		return nil, translate(err)
 	}
-	c, err := decodeCredential(row)
+	credential, err := decodeCredential(c, row, tenant, &id)
 	if err != nil {
 		return nil, s.decoded(err)
 	}
-	return c, nil
+	return credential, nil
 }
 
 // CreateCredential implements kms.Credentials. The credential has the revision
@@ -50,7 +58,11 @@ func (s *Store) CreateCredential(ctx context.Context, c *kms.Credential) error {
 	if err != nil {
 		return err
 	}
-	record, err := encodeCredential(c)
+	coder, err := s.coder()
+	if err != nil {
+		return err
+	}
+	record, err := coder.credential(c)
 	if err != nil {
 		return err
 	}
@@ -89,7 +101,11 @@ func (s *Store) UpdateCredential(ctx context.Context, tenant, id uuid.UUID, revi
 	if err := argument(func(fail failFunc) { checkCredential(c, fail) }); err != nil {
 		return nil, err
 	}
-	record, err := encodeCredential(c)
+	coder, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
+	record, err := coder.credential(c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +120,10 @@ func (s *Store) UpdateCredential(ctx context.Context, tenant, id uuid.UUID, revi
 // ErrNotFound when there is no such tenant. Damaged credentials are reported
 // to the log and left out.
 func (s *Store) ListCredentials(ctx context.Context, tenant uuid.UUID, page kms.Page) ([]*kms.Credential, string, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, "", err
+	}
 	if _, err := s.tenants.get(ctx, tenant); err != nil {
 		return nil, "", err
 	}
@@ -116,7 +136,7 @@ func (s *Store) ListCredentials(ctx context.Context, tenant uuid.UUID, page kms.
 		rowPosition: func(r *CredentialRow) position {
 			return position{name: r.Name.String, id: string(r.ID.Bytes)}
 		},
-		decode:  decodeCredential,
+		decode:  func(r *CredentialRow) (*kms.Credential, error) { return decodeCredential(c, r, &tenant, nil) },
 		damaged: s.damaged,
 	}
 	return l.page(ctx, page)

@@ -147,8 +147,26 @@ func rowID(c Bytes) (id uuid.UUID) {
 	return id
 }
 
-func decodeTenant(r *TenantRow) (*kms.Tenant, error) {
+// The functions below make objects of rows, as far as the rows can be believed:
+// when they hold what they must, carry the code of their content, and are the
+// ones asked for, where the caller knows which (want; nil: any).
+
+func (d *decoder) wanted(id uuid.UUID, want *uuid.UUID) {
+	d.require(want == nil || id == *want, "id", "is not the one asked for")
+}
+
+func decodeTenant(c *rowCoder, r *TenantRow, want *uuid.UUID) (*kms.Tenant, error) {
 	d := newDecoder(ObjectTenant, rowID(r.ID), rowID(r.ID))
+	t := d.tenant(r)
+	d.wanted(t.ID, want)
+	if d.result() == nil {
+		record := encodeTenant(t)
+		c.check(d, codeTenant, record.fields(), r.Code)
+	}
+	return t, d.result()
+}
+
+func (d *decoder) tenant(r *TenantRow) *kms.Tenant {
 	t := &kms.Tenant{
 		ID:          d.id(r.ID, "id"),
 		Name:        d.name(r.Name, "name"),
@@ -167,15 +185,19 @@ func decodeTenant(r *TenantRow) (*kms.Tenant, error) {
 	t.Sealing.Tenant = t.ID
 	d.require(knownTier(t.Tier), "tier", reasonUnknown)
 	d.require(knownTenantState(t.State), "state", reasonUnknown)
-	return t, d.result()
+	return t
 }
 
-func decodeProject(tenant uuid.UUID, r *ProjectRow) (*kms.Project, error) {
+func decodeProject(c *rowCoder, tenant uuid.UUID, r *ProjectRow) (*kms.Project, error) {
 	d := newDecoder(ObjectProject, tenant, uuid.Nil())
 	p := &kms.Project{
 		Tenant:  tenant,
 		Name:    d.name(r.Name, "name"),
 		Created: d.time(r.Created, "created"),
+	}
+	if d.result() == nil {
+		record := encodeProject(p)
+		c.check(d, codeProject, record.fields(), r.Code)
 	}
 	return p, d.result()
 }
@@ -193,7 +215,7 @@ const keyDestroyed kms.KeyState = "DESTROYED"
 
 func (k *storedKey) destroyed() bool { return k.key.State == keyDestroyed }
 
-func decodeKey(tenant uuid.UUID, r *KeyRow) (storedKey, error) {
+func decodeKey(c *rowCoder, tenant uuid.UUID, r *KeyRow, want *uuid.UUID) (storedKey, error) {
 	d := newDecoder(ObjectKey, tenant, rowID(r.ID))
 	k := &kms.Key{
 		ID:                 d.id(r.ID, "id"),
@@ -221,6 +243,7 @@ func decodeKey(tenant uuid.UUID, r *KeyRow) (storedKey, error) {
 	for i := range r.Versions {
 		k.Versions[i] = d.version(&r.Versions[i])
 	}
+	d.wanted(k.ID, want)
 	d.require(d.maybeTime(r.Due, "due").Equal(dueDate(k)), "due", "does not follow from the dates")
 	switch {
 	case d.result() != nil:
@@ -229,7 +252,20 @@ func decodeKey(tenant uuid.UUID, r *KeyRow) (storedKey, error) {
 	default:
 		checkKey(k, stored.highest, d.fail)
 	}
+	if d.result() == nil {
+		c.checkKey(d, tenant, &stored, r)
+	}
 	return stored, d.result()
+}
+
+func (c *rowCoder) checkKey(d *decoder, tenant uuid.UUID, k *storedKey, r *KeyRow) {
+	record, err := encodeKey(tenant, k.key, k.highest)
+	d.require(err == nil, "tags", reasonFormat)
+	versions := encodeVersions(k.key.Versions)
+	c.check(d, codeKey, record.fields(versions), r.Code)
+	for i := range versions {
+		c.check(d, codeVersion, versions[i].fields(tenant, k.key.ID), r.Versions[i].Code)
+	}
 }
 
 func (d *decoder) version(r *VersionRow) *kms.Version {
@@ -245,12 +281,16 @@ func (d *decoder) version(r *VersionRow) *kms.Version {
 }
 
 // decodeKeyName returns the id of the key that has a name or an alias.
-func decodeKeyName(tenant uuid.UUID, name string, r *KeyNameRow) (uuid.UUID, error) {
+func decodeKeyName(c *rowCoder, tenant uuid.UUID, name string, r *KeyNameRow) (uuid.UUID, error) {
 	d := newDecoder(ObjectKeyName, tenant, rowID(r.Key))
 	d.require(d.name(r.Name, "name") == name, "name", "is not the one asked for")
 	kind := d.text(r.Kind, "kind")
 	d.require(kind == KindName || kind == KindAlias, "kind", reasonUnknown)
 	id := d.id(r.Key, "key_id")
+	if d.result() == nil {
+		record := KeyNameRecord{Tenant: tenant, Name: name, Kind: kind, Key: id}
+		c.check(d, codeKeyName, record.fields(), r.Code)
+	}
 	return id, d.result()
 }
 
@@ -266,9 +306,9 @@ func (d *decoder) tags(c Text) map[string]string {
 	return tags
 }
 
-// decodeCredential decodes a credential of any tenant: the caller asked for
-// one of a tenant or is to find it out.
-func decodeCredential(r *CredentialRow) (*kms.Credential, error) {
+// decodeCredential decodes a credential; tenant is nil when that is what the
+// caller is to find out.
+func decodeCredential(co *rowCoder, r *CredentialRow, tenant, want *uuid.UUID) (*kms.Credential, error) {
 	d := newDecoder(ObjectCredential, rowID(r.Tenant), rowID(r.ID))
 	c := &kms.Credential{
 		ID:        d.id(r.ID, "id"),
@@ -293,8 +333,15 @@ func decodeCredential(r *CredentialRow) (*kms.Credential, error) {
 	for i := range r.Secrets {
 		c.Secrets = append(c.Secrets, d.secret(&r.Secrets[i]))
 	}
+	d.wanted(c.ID, want)
+	d.require(tenant == nil || c.Tenant == *tenant, "tenant", "is not the one asked for")
 	if d.result() == nil {
 		checkCredential(c, d.fail)
+	}
+	if d.result() == nil {
+		record, err := encodeCredential(c)
+		d.require(err == nil, "scopes", reasonFormat)
+		co.check(d, codeCredential, record.fields(), r.Code)
 	}
 	return c, d.result()
 }

@@ -19,6 +19,37 @@
 // no row can stop the start or a listing. A key and its versions, and a
 // credential and its secrets, are one object each.
 //
+// # Authenticating rows
+//
+// Every row of a tenant, project, key, key version, name, credential or
+// approval carries a code: HMAC-SHA-256 (kms.RowKey) over the name of its table
+// and all columns on which something depends, its tenant, ids and revision
+// among them. The code of a key covers the numbers, ids, states and dates of all
+// its versions, and that of a credential its secrets, so that no part can be
+// left out, put back or moved. A row without the right code is refused like a
+// damaged one, and counted and logged as an alarm. Nonces have a code of their
+// own, because they change without the version. What is not covered (last uses,
+// idempotency records) is listed with reasons in package storetest.
+//
+// The key is sealed under the system tenant's key, whose row must therefore be
+// read first: until Authenticate a Store only leads to its key. The system
+// tenant is believed without a code until then, which is harmless, because the
+// key opens under the right sealing key only; Authenticate checks it.
+//
+// What this cannot notice, because an old row was authentic once:
+//
+//   - a whole object put back as it was before, all rows of it together (a key
+//     before it was disabled, a credential before it was revoked, a count of
+//     nonces), and an alias moved back;
+//   - a whole object that is missing;
+//   - on a database from before there were codes, whatever was done to it
+//     before its first start with them. Those rows are believed once, with a
+//     warning in the log. Who can write to a database can make it look like
+//     such a one, by removing every code and the mark that there are codes, at
+//     the cost of that warning.
+//
+// The journal knows the revisions; a reconciliation with it finds the first two.
+//
 // # Changing rows
 //
 // A change reads the object, computes its next state in memory and writes the
@@ -74,8 +105,7 @@
 // # What it never does
 //
 // It sees no key material and no secret in the clear: blobs are sealed by the
-// device, credentials are hashes. It decides no permission. And it does not
-// notice when a row was replaced by another valid one: rows carry no MAC.
+// device, credentials are hashes. It decides no permission.
 //
 // # Locks
 //

@@ -38,6 +38,7 @@ type Driver interface {
 	ApprovalDriver
 	SystemSecretDriver
 	ClaimDriver
+	AuthenticationDriver
 	// Close waits for calls under way and lets go of the database.
 	Close() error
 }
@@ -143,4 +144,13 @@ type ClaimDriver interface {
 	// DeleteExpiredClaims removes up to Limit claims and answers of all
 	// tenants that expired at or before Now, and returns how many.
 	DeleteExpiredClaims(context.Context, DeleteExpiredClaimsParams) (int, error)
+}
+
+// AuthenticationDriver is the part of Driver for the codes of rows that were
+// written without.
+type AuthenticationDriver interface {
+	RowAuthentication(context.Context) (*RowAuthenticationRow, error)
+	// SealRows sets codes of rows that have none, together; it leaves rows
+	// that have one, and passes over missing ones.
+	SealRows(context.Context, SealRowsParams) error
 }

@@ -3,6 +3,7 @@ package keystore
 import (
 	"encoding/json/v2"
 	"time"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -30,7 +31,7 @@ func encodeProject(p *kms.Project) ProjectRecord {
 	return ProjectRecord{Tenant: p.Tenant, Name: p.Name, Created: timestamp(p.Created)}
 }
 
-func encodeKey(k *kms.Key, highest uint32) (KeyRecord, error) {
+func encodeKey(tenant uuid.UUID, k *kms.Key, highest uint32) (KeyRecord, error) {
 	tags := "{}"
 	if len(k.Tags) > 0 {
 		b, err := json.Marshal(k.Tags, json.Deterministic(true))
@@ -40,7 +41,7 @@ func encodeKey(k *kms.Key, highest uint32) (KeyRecord, error) {
 		tags = string(b)
 	}
 	return KeyRecord{
-		Tenant: k.Tenant.ID, ID: k.ID, Project: k.Project, Name: k.Name,
+		Tenant: tenant, ID: k.ID, Project: k.Project, Name: k.Name,
 		Spec: string(k.Spec), Usage: string(k.Usage), Protection: string(k.Protection), State: string(k.State),
 		Description: k.Description, Tags: tags,
 		Created: timestamp(k.Created), DeletionDate: maybeTimestamp(k.DeletionDate),

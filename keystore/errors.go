@@ -24,6 +24,15 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("stored %s %s of tenant %s: %s %s", e.Object, e.ID, e.Tenant, e.Column, e.Reason)
 }
 
+// Forged tells whether the row holds what it may, but not what this service
+// wrote: somebody else changed it, or put it there.
+func (e *RowError) Forged() bool { return e.Column == columnMAC || e.Column == columnMACVersion }
+
+// errUnopened answers before Authenticate.
+func errUnopened() error {
+	return kms.Errorf(kms.KindStoreUnavailable, "the store does not have its row key yet")
+}
+
 // translate turns an error of a driver or of decoding into what callers of
 // the ports may see. Nothing else in this package gives driver errors away.
 func translate(err error) error {

@@ -19,7 +19,7 @@ const maxClaimLength = 255
 
 // Begin implements kms.Idempotency. ErrNotFound when there is no such tenant.
 func (s *Store) Begin(ctx context.Context, k kms.IdempotencyKey, fingerprint [32]byte) (*kms.IdempotencyRecord, error) {
-	id, err := claimID(k)
+	id, err := s.claimID(k)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *Store) Begin(ctx context.Context, k kms.IdempotencyKey, fingerprint [32
 // Finish implements kms.Idempotency. ErrNotFound when the claim is not in
 // flight.
 func (s *Store) Finish(ctx context.Context, k kms.IdempotencyKey, r kms.IdempotencyRecord) error {
-	id, err := claimID(k)
+	id, err := s.claimID(k)
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,17 @@ func (s *Store) Finish(ctx context.Context, k kms.IdempotencyKey, r kms.Idempote
 // Abandon implements kms.Idempotency. ErrNotFound when the claim is not in
 // flight.
 func (s *Store) Abandon(ctx context.Context, k kms.IdempotencyKey) error {
-	id, err := claimID(k)
+	id, err := s.claimID(k)
 	if err != nil {
 		return err
 	}
 	return translate(s.driver.DeleteClaim(ctx, DeleteClaimParams{ClaimID: id}))
 }
 
-func claimID(k kms.IdempotencyKey) (ClaimID, error) {
+func (s *Store) claimID(k kms.IdempotencyKey) (ClaimID, error) {
+	if _, err := s.coder(); err != nil {
+		return ClaimID{}, err
+	}
 	if len(k.Key) == 0 || len(k.Key) > maxClaimLength {
 		return ClaimID{}, kms.Errorf(kms.KindInvalidArgument, "idempotency key: must be 1 to %d bytes", maxClaimLength)
 	}

@@ -86,11 +86,15 @@ func (s *Store) loadKeyID(ctx context.Context, k keyName) (uuid.UUID, error) {
 	if !kms.ValidName(k.name) {
 		return uuid.UUID{}, kms.ErrNotFound
 	}
+	c, err := s.coder()
+	if err != nil {
+		return uuid.UUID{}, err
+	}
 	row, err := s.driver.KeyName(ctx, KeyNameParams{Tenant: k.tenant, Name: k.name})
 	if err != nil {
 		return uuid.UUID{}, translate(err)
 	}
-	id, err := decodeKeyName(k.tenant, k.name, row)
+	id, err := decodeKeyName(c, k.tenant, k.name, row)
 	return id, s.decoded(err)
 }
 
@@ -103,11 +107,15 @@ func (s *Store) loadKey(ctx context.Context, k keyID) (*boundKey, error) {
 }
 
 func (s *Store) readKey(ctx context.Context, k keyID) (storedKey, error) {
+	c, err := s.coder()
+	if err != nil {
+		return storedKey{}, err
+	}
 	row, err := s.driver.Key(ctx, KeyParams{Tenant: k.tenant, ID: k.key})
 	if err != nil {
 		return storedKey{}, translate(err)
 	}
-	stored, err := decodeKey(k.tenant, row)
+	stored, err := decodeKey(c, k.tenant, row, &k.key)
 	if err != nil {
 		return storedKey{}, s.decoded(err)
 	}
@@ -136,14 +144,17 @@ func (s *Store) CreateKey(ctx context.Context, key *kms.Key) error {
 	if err != nil {
 		return err
 	}
-	record, err := encodeKey(key, 1)
+	c, err := s.coder()
+	if err != nil {
+		return err
+	}
+	p, err := c.newKey(key)
 	if err != nil {
 		return err
 	}
 	defer s.keyNames.drop(keyName{key.Tenant.ID, key.Name})
 	defer s.keys.drop(keyID{key.Tenant.ID, key.ID})
-	return translate(s.driver.InsertKey(ctx, InsertKeyParams{Key: record, Version: encodeVersion(key.Versions[0]),
-		Name: KeyNameRecord{Tenant: key.Tenant.ID, Name: key.Name, Kind: KindName, Key: key.ID}}))
+	return translate(s.driver.InsertKey(ctx, p))
 }
 
 // AddVersion implements kms.Keys. A version that has a number already (its
@@ -226,13 +237,13 @@ func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
 	if err := argument(func(fail failFunc) { checkKey(k, next.highest, fail) }); err != nil {
 		return nil, err
 	}
-	p := UpdateKeyParams{Changed: encodeVersions(versions.changed)}
-	if p.Key, err = encodeKey(k, next.highest); err != nil {
+	c, err := s.coder()
+	if err != nil {
 		return nil, err
 	}
-	if versions.added != nil {
-		added := encodeVersion(versions.added)
-		p.Added = &added
+	p, err := c.changedKey(&next, versions)
+	if err != nil {
+		return nil, err
 	}
 	defer s.keys.drop(id)
 	if err := s.driver.UpdateKey(ctx, p); err != nil {
@@ -248,6 +259,10 @@ func (s *Store) ListKeys(ctx context.Context, tenant uuid.UUID, project string, 
 	if err != nil {
 		return nil, "", err
 	}
+	c, err := s.coder()
+	if err != nil {
+		return nil, "", err
+	}
 	l := listing[*KeyRow, *kms.Key]{
 		scope: scope{kind: 'k', tenant: tenant, project: project},
 		rows: func(ctx context.Context, after position, limit int) ([]*KeyRow, error) {
@@ -255,7 +270,7 @@ func (s *Store) ListKeys(ctx context.Context, tenant uuid.UUID, project string, 
 		},
 		rowPosition: func(r *KeyRow) position { return position{name: r.Name.String} },
 		decode: func(r *KeyRow) (*kms.Key, error) {
-			stored, err := decodeKey(tenant, r)
+			stored, err := decodeKey(c, tenant, r, nil)
 			stored.key.Tenant = t
 			return stored.key, err
 		},

@@ -70,13 +70,21 @@ func (s *Store) DestroyKey(ctx context.Context, tenant, key uuid.UUID, revision 
 	for _, v := range k.Versions {
 		destroyVersion(v)
 	}
-	record, err := encodeKey(k, stored.highest)
+	c, err := s.coder()
+	if err != nil {
+		return err
+	}
+	record, err := c.key(tenant, k, stored.highest)
+	if err != nil {
+		return err
+	}
+	versions, err := c.versions(tenant, key, k.Versions)
 	if err != nil {
 		return err
 	}
 	// Its names lead to the dropped entry until they are given to others.
 	defer s.keys.drop(id)
-	return translate(s.driver.DestroyKey(ctx, DestroyKeyParams{Key: record, Versions: encodeVersions(k.Versions)}))
+	return translate(s.driver.DestroyKey(ctx, DestroyKeyParams{Key: record, Versions: versions}))
 }
 
 // SetRotation implements kms.KeyLifecycle. KindInvalidArgument for a period
@@ -93,6 +101,9 @@ func (s *Store) SetRotation(ctx context.Context, tenant, key uuid.UUID, revision
 func (s *Store) DueKeys(ctx context.Context, now time.Time, limit int) ([]kms.DueKey, error) {
 	if limit < 1 {
 		return nil, errArgument("limit", reasonRange)
+	}
+	if _, err := s.coder(); err != nil {
+		return nil, err
 	}
 	rows, err := s.driver.DueKeys(ctx, DueKeysParams{Now: timestamp(now), Limit: limit})
 	if err != nil {
@@ -114,6 +125,10 @@ func (s *Store) DueKeys(ctx context.Context, now time.Time, limit int) ([]kms.Du
 // LeaseNonces implements kms.KeyLifecycle. ErrNotFound when there is no such
 // version or it is destroyed.
 func (s *Store) LeaseNonces(ctx context.Context, tenant, key uuid.UUID, number uint32, block uint64) (uint64, error) {
+	c, err := s.coder()
+	if err != nil {
+		return 0, err
+	}
 	p := NoncesParams{Tenant: tenant, Key: key, Number: number}
 	for {
 		row, err := s.driver.Nonces(ctx, p)
@@ -123,14 +138,18 @@ func (s *Store) LeaseNonces(ctx context.Context, tenant, key uuid.UUID, number u
 		if row.State.String == string(kms.VersionDestroyed) {
 			return 0, kms.ErrNotFound
 		}
-		was, err := decodeNonces(p, row)
+		version, was, err := decodeNonces(c, p, row)
 		if err != nil {
 			return 0, s.decoded(err)
 		}
 		if block > math.MaxInt64-was {
 			return 0, errArgument("block", reasonRange)
 		}
-		err = s.driver.UpdateNonces(ctx, UpdateNoncesParams{NoncesParams: p, Was: was, Nonces: was + block})
+		code, err := c.nonces(p, version, was+block)
+		if err != nil {
+			return 0, err
+		}
+		err = s.driver.UpdateNonces(ctx, UpdateNoncesParams{NoncesParams: p, Was: was, Nonces: was + block, Code: code})
 		switch {
 		case err == nil:
 			return was + block, nil
@@ -141,10 +160,14 @@ func (s *Store) LeaseNonces(ctx context.Context, tenant, key uuid.UUID, number u
 	}
 }
 
-func decodeNonces(p NoncesParams, r *NoncesRow) (uint64, error) {
+func decodeNonces(c *rowCoder, p NoncesParams, r *NoncesRow) (version uuid.UUID, nonces uint64, err error) {
 	d := newDecoder(ObjectKey, p.Tenant, p.Key)
-	nonces := d.integer(r.Nonces, "version nonces", 0, math.MaxInt64)
-	return uint64(nonces), d.result()
+	version = d.id(r.Version, "version id")
+	nonces = uint64(d.integer(r.Nonces, "version nonces", 0, math.MaxInt64))
+	if d.result() == nil {
+		c.check(d, codeNonces, noncesFields(p, version, nonces), r.Code)
+	}
+	return version, nonces, d.result()
 }
 
 // touchBatch bounds the uses that one transaction stores, so that it holds up
@@ -154,6 +177,9 @@ const touchBatch = 500
 // TouchKeys implements kms.KeyLifecycle. What is cached of the keys stays: a
 // last use is no state that anything is decided by.
 func (s *Store) TouchKeys(ctx context.Context, uses []kms.KeyUse) error {
+	if _, err := s.coder(); err != nil {
+		return err
+	}
 	records := make([]KeyUseRecord, len(uses))
 	for i, u := range uses {
 		records[i] = KeyUseRecord{Tenant: u.Tenant, Key: u.Key, Time: timestamp(u.Time), Op: string(u.Op)}
@@ -171,6 +197,9 @@ func (s *Store) TouchKeys(ctx context.Context, uses []kms.KeyUse) error {
 
 // TouchCredentials implements kms.CredentialUses; see TouchKeys.
 func (s *Store) TouchCredentials(ctx context.Context, uses []kms.CredentialUse) error {
+	if _, err := s.coder(); err != nil {
+		return err
+	}
 	records := make([]CredentialUseRecord, len(uses))
 	for i, u := range uses {
 		if !storableText(u.Address) {

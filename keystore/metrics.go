@@ -11,8 +11,9 @@ import (
 type collector struct {
 	caches  map[string]cacheStats
 	damaged atomic.Uint64
+	forged  atomic.Uint64
 
-	entries, bytes, absences, loads, evictions, rows *prometheus.Desc
+	entries, bytes, absences, loads, evictions, rows, forgeries *prometheus.Desc
 }
 
 // cacheStats is what a cache tells of itself.
@@ -39,6 +40,7 @@ func newCollector(s *Store) *collector {
 		loads:     desc("cache_loads_total", "Look-ups that the cache could not answer, by outcome.", "cache", "outcome"),
 		evictions: desc("cache_evictions_total", "Objects that made room for others.", "cache"),
 		rows:      desc("damaged_objects_total", "Times that a stored object was refused because a row is damaged."),
+		forgeries: desc("forged_objects_total", "Times that a stored object was refused because a row was not written by this service."),
 	}
 }
 
@@ -65,4 +67,5 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		counter(c.evictions, &cache.loads.evicted, name)
 	}
 	counter(c.rows, &c.damaged)
+	counter(c.forgeries, &c.forged)
 }

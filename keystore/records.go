@@ -2,6 +2,19 @@ package keystore
 
 import "uuid"
 
+// Code is the code of a row as it is written. The zero value is none, which
+// only the first row of a new database may have.
+type Code struct {
+	MAC     []byte
+	Version uint32
+}
+
+// CodeRow is the code of a row as it was found.
+type CodeRow struct {
+	MAC     Bytes
+	Version Integer
+}
+
 // Timestamp is a time as it is stored: UTC microseconds since 1970.
 type Timestamp = int64
 
@@ -44,6 +57,7 @@ type TenantRecord struct {
 	SealingWrapped    []byte
 	Created           Timestamp
 	Revision          uint64
+	Code              Code
 }
 
 // TenantRow is a tenant as it was found.
@@ -59,6 +73,7 @@ type TenantRow struct {
 	SealingWrapped    Bytes
 	Created           Integer
 	Revision          Integer
+	Code              CodeRow
 }
 
 // ProjectRecord is a project as it is written.
@@ -66,12 +81,14 @@ type ProjectRecord struct {
 	Tenant  uuid.UUID
 	Name    string
 	Created Timestamp
+	Code    Code
 }
 
 // ProjectRow is a project as it was found.
 type ProjectRow struct {
 	Name    Text
 	Created Integer
+	Code    CodeRow
 }
 
 // The parameters of keys and versions.
@@ -140,6 +157,7 @@ type KeyRecord struct {
 	PrimaryVersion     uint32
 	HighestVersion     uint32 // the highest number ever used
 	Revision           uint64
+	Code               Code
 }
 
 // KeyRow is a key with its versions, ascending, as it was found.
@@ -166,6 +184,7 @@ type KeyRow struct {
 	LastUsed           Integer
 	LastUsedOp         Text
 	Versions           []VersionRow
+	Code               CodeRow
 }
 
 // VersionRecord is a version as it is written.
@@ -177,6 +196,10 @@ type VersionRecord struct {
 	DestroyAt *Timestamp
 	PublicKey []byte
 	Blob      []byte // nil of a destroyed version
+	Code      Code
+	// NoncesCode is that of the count, which begins at 0; it counts when the
+	// version is new.
+	NoncesCode Code
 }
 
 // VersionRow is a version as it was found.
@@ -188,6 +211,7 @@ type VersionRow struct {
 	DestroyAt Integer
 	PublicKey Bytes
 	Blob      Bytes
+	Code      CodeRow
 }
 
 // The parameters and rows of nonces.
@@ -199,10 +223,13 @@ type (
 	UpdateNoncesParams struct {
 		NoncesParams
 		Was, Nonces uint64
+		Code        Code
 	}
 	NoncesRow struct {
-		State  Text
-		Nonces Integer
+		Version Bytes // its id
+		State   Text
+		Nonces  Integer
+		Code    CodeRow
 	}
 )
 
@@ -218,6 +245,7 @@ type KeyNameRecord struct {
 	Name   string
 	Kind   string
 	Key    uuid.UUID
+	Code   Code
 }
 
 // KeyNameRow is a name or an alias of a key as it was found.
@@ -225,6 +253,7 @@ type KeyNameRow struct {
 	Name Text
 	Kind Text
 	Key  Bytes
+	Code CodeRow
 }
 
 // The parameters of aliases.
@@ -280,6 +309,7 @@ type CredentialRecord struct {
 	Revoked   *Timestamp
 	Revision  uint64
 	Secrets   []SecretRecord
+	Code      Code
 }
 
 // CredentialRow is a credential with its secrets, in the order in which they
@@ -300,6 +330,7 @@ type CredentialRow struct {
 	Secrets   []SecretRow
 
 	LastAddress Text
+	Code        CodeRow
 }
 
 // SecretRecord is one secret of a credential as it is written.
@@ -349,6 +380,7 @@ type ApprovalRecord struct {
 	Created     Timestamp
 	Expires     Timestamp
 	Revision    uint64
+	Code        Code
 }
 
 // ApprovalRow is an approval as it was found.
@@ -363,6 +395,7 @@ type ApprovalRow struct {
 	Created     Integer
 	Expires     Integer
 	Revision    Integer
+	Code        CodeRow
 }
 
 // The parameters and rows of the service's own secrets.
@@ -379,6 +412,47 @@ type (
 		Blob    Bytes
 		Created Integer
 	}
+)
+
+// The parameters and rows of the authentication of rows.
+type (
+	// RowAuthenticationRow says whether the database had rows before rows had
+	// codes, and has a code itself once they have theirs.
+	RowAuthenticationRow struct {
+		Adopt Integer
+		Code  CodeRow
+	}
+	// SealRowsParams has codes for rows of one tenant.
+	SealRowsParams struct {
+		Tenant uuid.UUID
+		Rows   []SealedRow
+		// Authentication is the code of the one row of RowAuthentication, nil
+		// to leave it.
+		Authentication *Code
+	}
+	// SealedRow names a row of the table by the parts of its key that are not
+	// the tenant.
+	SealedRow struct {
+		Table  SealedTable
+		ID     uuid.UUID // of a key or credential
+		Name   string    // of a project or a key's name
+		Number uint32    // of a version
+		Code   Code
+	}
+)
+
+// SealedTable is a table whose rows can be given codes.
+type SealedTable uint8
+
+// The tables whose rows SealRows knows.
+const (
+	SealTenant SealedTable = iota
+	SealProject
+	SealKey
+	SealVersion
+	SealNonces
+	SealKeyName
+	SealCredential
 )
 
 // ClaimID names a claim.

@@ -2,6 +2,7 @@ package keystore
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"log/slog"
 	"strings"
@@ -41,6 +42,7 @@ const (
 	ObjectApproval     Object = "approval"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
+	ObjectDatabase     Object = "database" // as a whole
 )
 
 // Bounds of the caches. The numbers of entries cover the size that the
@@ -76,6 +78,9 @@ type Store struct {
 	log     *slog.Logger
 	metrics prometheus.Registerer
 
+	// rows is nil until Authenticate.
+	rows atomic.Pointer[rowCoder]
+
 	tenants     cache[uuid.UUID, *kms.Tenant]
 	tenantNames cache[string, uuid.UUID]
 	keys        cache[keyID, *boundKey]
@@ -105,7 +110,8 @@ type (
 
 // New makes a Store on a driver, which becomes the Store's: Close closes it.
 // It does no I/O; the caches fill as they are used, so the start takes the
-// same time whatever the database holds.
+// same time whatever the database holds. Until Authenticate the Store does only
+// what leads to its row key.
 func New(driver Driver, opts Options) *Store {
 	s := &Store{driver: driver, now: opts.Now, log: opts.Logger, metrics: opts.Metrics, gate: newLoadGate()}
 	if s.now == nil {
@@ -159,6 +165,16 @@ func (s *Store) dropTenant(id uuid.UUID) {
 	s.tenantEpoch.Add(1)
 }
 
+// forgetAll empties the caches.
+func (s *Store) forgetAll() {
+	s.keyNames.clear()
+	s.keys.clear()
+	s.credentials.clear()
+	s.tenantNames.clear()
+	s.tenants.clear()
+	s.tenantEpoch.Add(1)
+}
+
 func (s *Store) initCaches() {
 	hashID := func(seed maphash.Seed, id uuid.UUID) uint64 { return maphash.Bytes(seed, id[:]) }
 
@@ -206,6 +222,12 @@ func (s *Store) decoded(err error) error {
 
 // damaged reports an object that cannot be used.
 func (s *Store) damaged(err error) {
+	if row, ok := errors.AsType[*RowError](err); ok && row.Forged() {
+		s.collector.forged.Add(1)
+		s.log.Error("stored object was not written by this service and is refused",
+			slog.String("alarm", "row_authentication"), slog.Any("error", err))
+		return
+	}
 	s.collector.damaged.Add(1)
-	s.log.Error("stored object is damaged and refused", "error", err)
+	s.log.Error("stored object is damaged and refused", slog.Any("error", err))
 }

@@ -24,6 +24,22 @@ type fakeDriver struct{ Driver }
 
 func (fakeDriver) Close() error { return nil }
 
+// blindRows finds every code of zeroes right, for tests of something else.
+type blindRows struct{}
+
+func (blindRows) MAC(uint32, string, ...[]byte) (code [32]byte, used uint32, ok bool) {
+	return code, 1, true
+}
+
+func blindCode() CodeRow { return CodeRow{MAC: bytesOf(make([]byte, 32)), Version: integer(1)} }
+
+// newOpen makes a Store that is open without a database to begin with.
+func newOpen(d Driver, opts Options) *Store {
+	s := New(d, opts)
+	s.rows.Store(&rowCoder{rows: blindRows{}})
+	return s
+}
+
 // purgeDriver is a driver that has expired records to remove.
 type purgeDriver struct {
 	fakeDriver
@@ -146,7 +162,7 @@ func (backwardDriver) ListTenants(context.Context, ListTenantsParams) ([]*Tenant
 }
 
 func TestListThatGoesRoundInCirclesEnds(t *testing.T) {
-	s := New(backwardDriver{}, Options{})
+	s := newOpen(backwardDriver{}, Options{})
 	defer s.Close()
 	_, _, err := s.ListTenants(t.Context(), kms.Page{Size: 1})
 	if kms.KindOf(err) != kms.KindInternal || err == nil {
@@ -193,7 +209,7 @@ func (damagedDriver) Tenant(context.Context, TenantParams) (*TenantRow, error) {
 
 func TestMetricsCountLoadsAndDamage(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	s := New(damagedDriver{}, Options{Metrics: registry})
+	s := newOpen(damagedDriver{}, Options{Metrics: registry})
 	for range 3 {
 		if _, err := s.Tenant(t.Context(), uuid.Nil()); err == nil {
 			t.Fatal("a damaged tenant was returned")
@@ -202,6 +218,7 @@ func TestMetricsCountLoadsAndDamage(t *testing.T) {
 	got := gather(t, registry)
 	for metric, want := range map[string]float64{
 		"sluice_keystore_damaged_objects_total":                 1,
+		"sluice_keystore_forged_objects_total":                  0,
 		"sluice_keystore_cache_loads_total{tenant,damaged}":     1,
 		"sluice_keystore_cache_loads_total{tenant,found}":       0,
 		"sluice_keystore_cache_absences{tenant}":                1,
@@ -258,7 +275,7 @@ func (d *tenantsDriver) id() Bytes { return bytesOf(make([]byte, 16)) }
 
 func (d *tenantsDriver) Tenant(context.Context, TenantParams) (*TenantRow, error) {
 	return &TenantRow{ID: d.id(), Name: textOf("tenant"), Tier: textOf("gold"), State: textOf("ACTIVE"), AllowSealed: integer(0),
-		SealingID: d.id(), SealingDomain: d.id(), SealingGeneration: integer(1), SealingWrapped: bytesOf([]byte{1}),
+		SealingID: d.id(), SealingDomain: d.id(), SealingGeneration: integer(1), SealingWrapped: bytesOf([]byte{1}), Code: blindCode(),
 		Created: integer(1), Revision: integer(d.revision.Load())}, nil
 }
 
@@ -267,10 +284,10 @@ func (d *tenantsDriver) Key(context.Context, KeyParams) (*KeyRow, error) {
 		Usage: textOf("ENCRYPT_DECRYPT"), Protection: textOf("HSM"), State: textOf("ENABLED"), Description: Text{Valid: true},
 		Tags: textOf("{}"), Created: integer(1), DeletionDate: Integer{Null: true}, DeletionProtection: integer(0),
 		Origin: textOf("GENERATED"), RotationPeriod: integer(0), NextRotation: Integer{Null: true}, Due: Integer{Null: true},
-		LastUsed: Integer{Null: true}, LastUsedOp: Text{Valid: true},
+		LastUsed: Integer{Null: true}, LastUsedOp: Text{Valid: true}, Code: blindCode(),
 		PrimaryVersion: integer(1), HighestVersion: integer(1), Revision: integer(1),
 		Versions: []VersionRow{{ID: d.id(), Number: integer(1), State: textOf("ENABLED"), Created: integer(1),
-			DestroyAt: Integer{Null: true}, PublicKey: Bytes{Null: true}, Blob: bytesOf([]byte{1})}}}, nil
+			DestroyAt: Integer{Null: true}, PublicKey: Bytes{Null: true}, Blob: bytesOf([]byte{1}), Code: blindCode()}}}, nil
 }
 
 // TestTenantChangeReachesKeysAtOnce changes a tenant as fast as it can while
@@ -280,7 +297,7 @@ func TestTenantChangeReachesKeysAtOnce(t *testing.T) {
 	const changes = 20_000
 	d := &tenantsDriver{}
 	d.revision.Store(1)
-	s := New(d, Options{})
+	s := newOpen(d, Options{})
 	defer s.Close()
 	tenant, key := uuid.Nil(), uuid.Nil().String()
 	done := make(chan struct{})
@@ -323,7 +340,7 @@ func (noNamesDriver) TenantID(context.Context, TenantIDParams) (Bytes, error) {
 }
 
 func TestCachedNamesKeepNoRequestAlive(t *testing.T) {
-	s := New(noNamesDriver{}, Options{})
+	s := newOpen(noNamesDriver{}, Options{})
 	defer s.Close()
 	request := strings.Repeat("a", 1<<20)
 	ref := request[:10]
@@ -384,7 +401,7 @@ func (d *slowDriver) Key(_ context.Context, p KeyParams) (*KeyRow, error) {
 func TestGuessingOccupiesAPartOfTheDatabaseOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &slowDriver{answer: make(chan struct{})}
-		s := New(d, Options{})
+		s := newOpen(d, Options{})
 		defer s.Close()
 		guesser, other := uuid.NewV7(), uuid.NewV7()
 		var group sync.WaitGroup

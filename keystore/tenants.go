@@ -24,12 +24,23 @@ func (s *Store) TenantByRef(ctx context.Context, ref string) (*kms.Tenant, error
 			return nil, err
 		}
 	}
-	return s.tenants.get(ctx, id)
+	t, err := s.tenants.get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !isID && t.Name != ref {
+		// The row that gave the id away is not the one that it names.
+		return nil, s.decoded(&RowError{Object: ObjectTenant, Tenant: id, ID: id, Column: "name", Reason: "is not the one asked for"})
+	}
+	return t, nil
 }
 
 func (s *Store) loadTenantID(ctx context.Context, name string) (uuid.UUID, error) {
 	if !kms.ValidName(name) {
 		return uuid.UUID{}, kms.ErrNotFound
+	}
+	if _, err := s.coder(); err != nil && name != kms.SystemTenantName {
+		return uuid.UUID{}, err
 	}
 	found, err := s.driver.TenantID(ctx, TenantIDParams{Name: name})
 	if err != nil {
@@ -45,15 +56,34 @@ func (s *Store) loadTenant(ctx context.Context, id uuid.UUID) (*kms.Tenant, erro
 	if err != nil {
 		return nil, translate(err)
 	}
-	t, err := decodeTenant(row)
+	c, notOpen := s.coder()
+	if notOpen != nil {
+		return s.unopenedTenant(row, notOpen)
+	}
+	t, err := decodeTenant(c, row, &id)
 	if err != nil {
 		return nil, s.decoded(err)
 	}
 	return t, nil
 }
 
+// unopenedTenant returns the system tenant without its authentication, which
+// is how the secret is found that authenticates it.
+func (s *Store) unopenedTenant(row *TenantRow, notOpen error) (*kms.Tenant, error) {
+	d := newDecoder(ObjectTenant, rowID(row.ID), rowID(row.ID))
+	t := d.tenant(row)
+	switch {
+	case row.Name.String != kms.SystemTenantName:
+		return nil, notOpen
+	case d.result() != nil:
+		return nil, s.decoded(d.result())
+	}
+	return t, nil
+}
+
 // CreateTenant implements kms.Tenants. The tenant has the revision 1 and a
-// sealing key of its own.
+// sealing key of its own. Until Authenticate was called this is for the system
+// tenant only.
 func (s *Store) CreateTenant(ctx context.Context, t *kms.Tenant) error {
 	err := argument(func(fail failFunc) {
 		if t.Revision != 1 {
@@ -64,15 +94,32 @@ func (s *Store) CreateTenant(ctx context.Context, t *kms.Tenant) error {
 	if err != nil {
 		return err
 	}
+	first := &kms.Project{Tenant: t.ID, Name: kms.DefaultProject, Created: t.Created}
+	p := InsertTenantParams{Tenant: encodeTenant(t), Project: encodeProject(first)}
+	c, err := s.coder()
+	switch {
+	case err == nil:
+		if p.Tenant, err = c.tenant(t); err == nil {
+			p.Project, err = c.project(first)
+		}
+	case t.Name == kms.SystemTenantName:
+		err = nil // Authenticate gives it its codes
+	}
+	if err != nil {
+		return err
+	}
 	defer s.tenantNames.drop(t.Name)
 	defer s.dropTenant(t.ID)
-	first := &kms.Project{Tenant: t.ID, Name: kms.DefaultProject, Created: t.Created}
-	return translate(s.driver.InsertTenant(ctx, InsertTenantParams{Tenant: encodeTenant(t), Project: encodeProject(first)}))
+	return translate(s.driver.InsertTenant(ctx, p))
 }
 
 // UpdateTenant implements kms.Tenants. Keys looked up after it returned belong
 // to the changed tenant.
 func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64, change kms.TenantChange) (*kms.Tenant, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
 	t, err := s.loadTenant(ctx, id)
 	if err != nil {
 		return nil, err
@@ -94,8 +141,12 @@ func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64,
 	if err := argument(func(fail failFunc) { checkTenant(t, fail) }); err != nil {
 		return nil, err
 	}
+	record, err := c.tenant(t)
+	if err != nil {
+		return nil, err
+	}
 	defer s.dropTenant(id)
-	if err := s.driver.UpdateTenant(ctx, UpdateTenantParams{Tenant: encodeTenant(t)}); err != nil {
+	if err := s.driver.UpdateTenant(ctx, UpdateTenantParams{Tenant: record}); err != nil {
 		return nil, translate(err)
 	}
 	return t, nil
@@ -104,13 +155,17 @@ func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64,
 // ListTenants implements kms.Tenants, ordered by name. Damaged tenants are
 // reported to the log and left out.
 func (s *Store) ListTenants(ctx context.Context, page kms.Page) ([]*kms.Tenant, string, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, "", err
+	}
 	l := listing[*TenantRow, *kms.Tenant]{
 		scope: scope{kind: 't'},
 		rows: func(ctx context.Context, after position, limit int) ([]*TenantRow, error) {
 			return s.driver.ListTenants(ctx, ListTenantsParams{After: after.name, Limit: limit})
 		},
 		rowPosition: func(r *TenantRow) position { return position{name: r.Name.String} },
-		decode:      decodeTenant,
+		decode:      func(r *TenantRow) (*kms.Tenant, error) { return decodeTenant(c, r, nil) },
 		damaged:     s.damaged,
 	}
 	return l.page(ctx, page)
@@ -122,7 +177,15 @@ func (s *Store) CreateProject(ctx context.Context, p *kms.Project) error {
 	if !kms.ValidName(p.Name) {
 		return errArgument("name", "is not a valid name")
 	}
-	return translate(s.driver.InsertProject(ctx, InsertProjectParams{Project: encodeProject(p)}))
+	c, err := s.coder()
+	if err != nil {
+		return err
+	}
+	record, err := c.project(p)
+	if err != nil {
+		return err
+	}
+	return translate(s.driver.InsertProject(ctx, InsertProjectParams{Project: record}))
 }
 
 // Project implements kms.Tenants. It is not cached: only management calls ask.
@@ -130,13 +193,20 @@ func (s *Store) Project(ctx context.Context, tenant uuid.UUID, name string) (*km
 	if !kms.ValidName(name) {
 		return nil, kms.ErrNotFound
 	}
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
 	row, err := s.driver.Project(ctx, ProjectParams{Tenant: tenant, Name: name})
 	if err != nil {
 		return nil, translate(err)
 	}
-	p, err := decodeProject(tenant, row)
+	p, err := decodeProject(c, tenant, row)
 	if err != nil {
 		return nil, s.decoded(err)
+	}
+	if p.Name != name {
+		return nil, s.decoded(&RowError{Object: ObjectProject, Tenant: tenant, Column: "name", Reason: "is not the one asked for"})
 	}
 	return p, nil
 }
@@ -144,6 +214,10 @@ func (s *Store) Project(ctx context.Context, tenant uuid.UUID, name string) (*km
 // ListProjects implements kms.Tenants, ordered by name. ErrNotFound when there
 // is no such tenant. Damaged projects are reported to the log and left out.
 func (s *Store) ListProjects(ctx context.Context, tenant uuid.UUID, page kms.Page) ([]*kms.Project, string, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, "", err
+	}
 	if _, err := s.tenants.get(ctx, tenant); err != nil {
 		return nil, "", err
 	}
@@ -153,7 +227,7 @@ func (s *Store) ListProjects(ctx context.Context, tenant uuid.UUID, page kms.Pag
 			return s.driver.ListProjects(ctx, ListProjectsParams{Tenant: tenant, After: after.name, Limit: limit})
 		},
 		rowPosition: func(r *ProjectRow) position { return position{name: r.Name.String} },
-		decode:      func(r *ProjectRow) (*kms.Project, error) { return decodeProject(tenant, r) },
+		decode:      func(r *ProjectRow) (*kms.Project, error) { return decodeProject(c, tenant, r) },
 		damaged:     s.damaged,
 	}
 	return l.page(ctx, page)

@@ -10,12 +10,14 @@ import (
 
 // Approvals are the operators', of no tenant.
 const (
-	approvalColumns = `id, op, resource, fingerprint, requested_by, approved_by, used, created, expires, revision`
+	approvalColumns = `id, op, resource, fingerprint, requested_by, approved_by, used, created, expires, revision,
+		mac, mac_version`
 
 	selectApproval = `SELECT ` + approvalColumns + ` FROM approvals WHERE id = ? AND expires > ?`
 	listApprovals  = `SELECT ` + approvalColumns + ` FROM approvals WHERE id > ? AND expires > ? ORDER BY id LIMIT ?`
-	insertApproval = `INSERT INTO approvals (` + approvalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateApproval = `UPDATE approvals SET approved_by = ?, used = ?, revision = ? WHERE id = ? AND revision = ?`
+	insertApproval = `INSERT INTO approvals (` + approvalColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateApproval = `UPDATE approvals SET approved_by = ?, used = ?, revision = ?, mac = ?, mac_version = ?
+		WHERE id = ? AND revision = ?`
 
 	deleteExpiredApprovals = `DELETE FROM approvals WHERE rowid IN
 		(SELECT rowid FROM approvals WHERE expires <= ? ORDER BY expires LIMIT ?)`
@@ -23,7 +25,7 @@ const (
 
 func approvalTargets(r *keystore.ApprovalRow) []any {
 	return []any{&r.ID, &r.Op, &r.Resource, &r.Fingerprint, &r.RequestedBy, &r.ApprovedBy, &r.Used, &r.Created,
-		&r.Expires, &r.Revision}
+		&r.Expires, &r.Revision, &r.Code.MAC, &r.Code.Version}
 }
 
 // maybeID is an id as an argument, NULL for none.
@@ -56,7 +58,7 @@ func (db *DB) InsertApproval(ctx context.Context, p keystore.InsertApprovalParam
 	a := &p.Approval
 	return db.write(ctx, func(tx transaction) error {
 		_, err := tx.exec(ctx, insertApproval, a.ID[:], a.Op, a.Resource, a.Fingerprint, a.RequestedBy[:],
-			maybeID(a.ApprovedBy), a.Used, a.Created, a.Expires, a.Revision)
+			maybeID(a.ApprovedBy), a.Used, a.Created, a.Expires, a.Revision, a.Code.MAC, codeVersion(a.Code))
 		return err
 	})
 }
@@ -66,7 +68,7 @@ func (db *DB) UpdateApproval(ctx context.Context, p keystore.UpdateApprovalParam
 	a := &p.Approval
 	return db.write(ctx, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, updateApproval, maybeID(a.ApprovedBy), a.Used, a.Revision,
-			a.ID[:], a.Revision-1)
+			a.Code.MAC, codeVersion(a.Code), a.ID[:], a.Revision-1)
 	})
 }
 

@@ -11,7 +11,8 @@ import (
 
 const (
 	joinSecrets = `SELECT c.tenant, c.id, c.project, c.name, c.component, c.scopes, c.networks, c.created, c.expires,
-			c.revoked, c.revision, c.last_used, c.last_address, s.credential, s.hash, s.pepper_version, s.created, s.expires
+			c.revoked, c.revision, c.last_used, c.last_address, c.mac,
+			c.mac_version, s.credential, s.hash, s.pepper_version, s.created, s.expires
 		FROM credentials c LEFT JOIN credential_secrets s ON s.tenant = c.tenant AND s.credential = c.id `
 
 	// The one statement that finds a tenant's row without the tenant, which
@@ -24,10 +25,11 @@ const (
 		ORDER BY c.name, c.id, s.position`
 
 	insertCredential = `INSERT INTO credentials (tenant, id, project, name, component, scopes, networks, created,
-			expires, revoked, revision)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateCredential = `UPDATE credentials SET revoked = ?, revision = ? WHERE tenant = ? AND id = ? AND revision = ?`
-	touchCredential  = `UPDATE credentials SET last_used = ?3, last_address = ?4
+			expires, revoked, revision, mac, mac_version)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateCredential = `UPDATE credentials SET revoked = ?, revision = ?, mac = ?, mac_version = ?
+		WHERE tenant = ? AND id = ? AND revision = ?`
+	touchCredential = `UPDATE credentials SET last_used = ?3, last_address = ?4
 		WHERE tenant = ?1 AND id = ?2 AND (last_used IS NULL OR last_used < ?3)`
 	deleteSecrets = `DELETE FROM credential_secrets WHERE tenant = ? AND credential = ?`
 	insertSecret  = `INSERT INTO credential_secrets (tenant, credential, position, hash, pepper_version, created, expires)
@@ -73,7 +75,8 @@ func (db *DB) queryCredentials(ctx context.Context, query string, args ...any) (
 		var s keystore.SecretRow
 		var secretOf keystore.Bytes
 		err := rows.Scan(&c.Tenant, &c.ID, &c.Project, &c.Name, &c.Component, &c.Scopes, &c.Networks, &c.Created,
-			&c.Expires, &c.Revoked, &c.Revision, &c.LastUsed, &c.LastAddress, &secretOf, &s.Hash, &s.PepperVersion, &s.Created, &s.Expires)
+			&c.Expires, &c.Revoked, &c.Revision, &c.LastUsed, &c.LastAddress, &c.Code.MAC, &c.Code.Version,
+			&secretOf, &s.Hash, &s.PepperVersion, &s.Created, &s.Expires)
 		if err != nil {
 			return err
 		}
@@ -94,7 +97,7 @@ func (db *DB) InsertCredential(ctx context.Context, p keystore.InsertCredentialP
 	c := &p.Credential
 	return db.write(ctx, func(tx transaction) error {
 		_, err := tx.exec(ctx, insertCredential, c.Tenant[:], c.ID[:], c.Project, c.Name, c.Component,
-			c.Scopes, c.Networks, c.Created, c.Expires, c.Revoked, c.Revision)
+			c.Scopes, c.Networks, c.Created, c.Expires, c.Revoked, c.Revision, c.Code.MAC, codeVersion(c.Code))
 		if err != nil {
 			return err
 		}
@@ -106,7 +109,8 @@ func (db *DB) InsertCredential(ctx context.Context, p keystore.InsertCredentialP
 func (db *DB) UpdateCredential(ctx context.Context, p keystore.UpdateCredentialParams) error {
 	c := &p.Credential
 	return db.write(ctx, func(tx transaction) error {
-		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, c.Revoked, c.Revision, c.Tenant[:], c.ID[:],
+		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, c.Revoked, c.Revision, c.Code.MAC,
+			codeVersion(c.Code), c.Tenant[:], c.ID[:],
 			c.Revision-1)
 		if err != nil {
 			return err

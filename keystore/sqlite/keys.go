@@ -13,12 +13,13 @@ import (
 const (
 	keyColumns = `id, project, name, spec, usage, protection, state, description, tags, created, deletion_date,
 		deletion_protection, origin, rotation_period, next_rotation, due, primary_version, highest_version, revision,
-		last_used, last_used_op`
+		last_used, last_used_op, mac, mac_version`
 
 	joinVersions = `SELECT k.id, k.project, k.name, k.spec, k.usage, k.protection, k.state, k.description, k.tags,
 			k.created, k.deletion_date, k.deletion_protection, k.origin, k.rotation_period, k.next_rotation, k.due,
-			k.primary_version, k.highest_version, k.revision, k.last_used, k.last_used_op,
-			v.key_id, v.id, v.number, v.state, v.created, v.destroy_at, v.public_key, v.blob
+			k.primary_version, k.highest_version, k.revision, k.last_used, k.last_used_op, k.mac,
+			k.mac_version, v.key_id, v.id, v.number, v.state, v.created, v.destroy_at, v.public_key, v.blob, v.mac,
+			v.mac_version
 		FROM keys k LEFT JOIN key_versions v ON v.tenant = k.tenant AND v.key_id = k.id `
 
 	selectKey = joinVersions + `WHERE k.tenant = ? AND k.id = ? ORDER BY v.number`
@@ -37,9 +38,10 @@ const (
 	selectDueKeys = `SELECT tenant, id FROM keys WHERE due <= ? ORDER BY due LIMIT ?`
 
 	insertKey = `INSERT INTO keys (tenant, ` + keyColumns + `)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '')`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '', ?, ?)`
 	updateKey = `UPDATE keys SET state = ?, description = ?, tags = ?, deletion_date = ?, deletion_protection = ?,
-		rotation_period = ?, next_rotation = ?, due = ?, primary_version = ?, highest_version = ?, revision = ?
+		rotation_period = ?, next_rotation = ?, due = ?, primary_version = ?, highest_version = ?, revision = ?, mac = ?,
+		mac_version = ?
 		WHERE tenant = ? AND id = ? AND revision = ?`
 	touchKey = `UPDATE keys SET last_used = ?3, last_used_op = ?4
 		WHERE tenant = ?1 AND id = ?2 AND (last_used IS NULL OR last_used < ?3) AND state <> 'DESTROYED'`
@@ -76,7 +78,8 @@ func (db *DB) queryKeys(ctx context.Context, query string, args ...any) (all []*
 		err := rows.Scan(&k.ID, &k.Project, &k.Name, &k.Spec, &k.Usage, &k.Protection, &k.State, &k.Description,
 			&k.Tags, &k.Created, &k.DeletionDate, &k.DeletionProtection, &k.Origin, &k.RotationPeriod, &k.NextRotation,
 			&k.Due, &k.PrimaryVersion, &k.HighestVersion, &k.Revision, &k.LastUsed, &k.LastUsedOp,
-			&versionOf, &v.ID, &v.Number, &v.State, &v.Created, &v.DestroyAt, &v.PublicKey, &v.Blob)
+			&k.Code.MAC, &k.Code.Version, &versionOf, &v.ID, &v.Number, &v.State, &v.Created, &v.DestroyAt, &v.PublicKey,
+			&v.Blob, &v.Code.MAC, &v.Code.Version)
 		if err != nil {
 			return err
 		}
@@ -98,7 +101,8 @@ func (db *DB) InsertKey(ctx context.Context, p keystore.InsertKeyParams) error {
 	return db.write(ctx, func(tx transaction) error {
 		_, err := tx.exec(ctx, insertKey, k.Tenant[:], k.ID[:], k.Project, k.Name, k.Spec, k.Usage,
 			k.Protection, k.State, k.Description, k.Tags, k.Created, k.DeletionDate, k.DeletionProtection,
-			k.Origin, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision)
+			k.Origin, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision,
+			k.Code.MAC, codeVersion(k.Code))
 		if err != nil {
 			return err
 		}
@@ -106,7 +110,7 @@ func (db *DB) InsertKey(ctx context.Context, p keystore.InsertKeyParams) error {
 			return err
 		}
 		n := &p.Name
-		_, err = tx.exec(ctx, insertKeyName, n.Tenant[:], n.Name, n.Kind, n.Key[:])
+		_, err = tx.exec(ctx, insertKeyName, n.Tenant[:], n.Name, n.Kind, n.Key[:], n.Code.MAC, codeVersion(n.Code))
 		return err
 	})
 }
@@ -141,7 +145,7 @@ func (db *DB) DestroyKey(ctx context.Context, p keystore.DestroyKeyParams) error
 func execUpdateKey(ctx context.Context, tx transaction, k *keystore.KeyRecord) error {
 	return tx.execOne(ctx, keystore.ErrStale, updateKey, k.State, k.Description, k.Tags, k.DeletionDate,
 		k.DeletionProtection, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision,
-		k.Tenant[:], k.ID[:], k.Revision-1)
+		k.Code.MAC, codeVersion(k.Code), k.Tenant[:], k.ID[:], k.Revision-1)
 }
 
 // DueKeys implements keystore.KeyDriver.

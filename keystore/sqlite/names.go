@@ -9,25 +9,30 @@ import (
 
 // Names and aliases of keys are one namespace and one table.
 const (
-	selectKeyName = `SELECT name, kind, key_id FROM key_names WHERE tenant = ? AND name = ?`
-	listAliases   = `SELECT name, kind, key_id FROM key_names
+	selectKeyName = `SELECT name, kind, key_id, mac, mac_version FROM key_names WHERE tenant = ? AND name = ?`
+	listAliases   = `SELECT name, kind, key_id, mac, mac_version FROM key_names
 		WHERE tenant = ? AND name > ? AND kind = 'ALIAS' AND typeof(name) = 'text' ORDER BY name LIMIT ?`
-	listAliasesOfKey = `SELECT name, kind, key_id FROM key_names
+	listAliasesOfKey = `SELECT name, kind, key_id, mac, mac_version FROM key_names
 		WHERE tenant = ? AND key_id = ? AND name > ? AND kind = 'ALIAS' AND typeof(name) = 'text' ORDER BY name LIMIT ?`
 
-	insertKeyName = `INSERT INTO key_names (tenant, name, kind, key_id) VALUES (?, ?, ?, ?)`
+	insertKeyName = `INSERT INTO key_names (tenant, name, kind, key_id, mac, mac_version) VALUES (?, ?, ?, ?, ?, ?)`
 	selectLiveKey = `SELECT 1 FROM keys WHERE tenant = ? AND id = ? AND state <> 'DESTROYED'`
-	upsertAlias   = `INSERT INTO key_names (tenant, name, kind, key_id) VALUES (?, ?, ?, ?)
-		ON CONFLICT (tenant, name) DO UPDATE SET key_id = excluded.key_id
+	upsertAlias   = `INSERT INTO key_names (tenant, name, kind, key_id, mac, mac_version) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant, name) DO UPDATE SET key_id = excluded.key_id, mac = excluded.mac,
+			mac_version = excluded.mac_version
 		WHERE key_names.tenant = excluded.tenant AND key_names.kind = 'ALIAS'`
 	deleteAlias      = `DELETE FROM key_names WHERE tenant = ? AND name = ? AND kind = 'ALIAS'`
 	deleteNamesOfKey = `DELETE FROM key_names WHERE tenant = ? AND key_id = ?`
 )
 
+func keyNameTargets(r *keystore.KeyNameRow) []any {
+	return []any{&r.Name, &r.Kind, &r.Key, &r.Code.MAC, &r.Code.Version}
+}
+
 // KeyName implements keystore.KeyDriver.
 func (db *DB) KeyName(ctx context.Context, p keystore.KeyNameParams) (*keystore.KeyNameRow, error) {
 	var r keystore.KeyNameRow
-	err := db.row(ctx, selectKeyName, p.Tenant[:], p.Name).Scan(&r.Name, &r.Kind, &r.Key)
+	err := db.row(ctx, selectKeyName, p.Tenant[:], p.Name).Scan(keyNameTargets(&r)...)
 	return &r, db.translate(err)
 }
 
@@ -39,7 +44,8 @@ func (db *DB) SetAlias(ctx context.Context, p keystore.SetAliasParams) error {
 		if err := tx.statement(ctx, selectLiveKey).QueryRowContext(ctx, n.Tenant[:], n.Key[:]).Scan(&live); err != nil {
 			return err
 		}
-		return tx.execOne(ctx, keystore.ErrExists, upsertAlias, n.Tenant[:], n.Name, n.Kind, n.Key[:])
+		return tx.execOne(ctx, keystore.ErrExists, upsertAlias, n.Tenant[:], n.Name, n.Kind, n.Key[:],
+			n.Code.MAC, codeVersion(n.Code))
 	})
 }
 
@@ -55,7 +61,7 @@ func (db *DB) ListAliases(ctx context.Context, p keystore.ListAliasesParams) (al
 	scan := func(rows *sql.Rows) error {
 		r := new(keystore.KeyNameRow)
 		all = append(all, r)
-		return rows.Scan(&r.Name, &r.Kind, &r.Key)
+		return rows.Scan(keyNameTargets(r)...)
 	}
 	if p.Key == nil {
 		err = db.list(ctx, scan, listAliases, p.Tenant[:], p.After, p.Limit)

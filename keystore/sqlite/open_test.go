@@ -186,6 +186,8 @@ var statementsWithoutTenant = map[string]string{
 	"listTenants":                       "lists tenants, for operators",
 	"selectSystemSecrets":               "the service's own",
 	"deleteExpiredClaims":               "housekeeping",
+	"selectRowAuthentication":           "the database's own",
+	"sealRowAuthentication":             "the database's own",
 	"selectDueKeys":                     "the keeper acts for all tenants",
 	"selectApproval":                    "operators'",
 	"listApprovals":                     "operators'",

@@ -14,7 +14,7 @@ var (
 		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals,
-		selectSystemSecrets,
+		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
 		insertTenant, updateTenant, insertProject,
@@ -23,6 +23,7 @@ var (
 		insertCredential, updateCredential, touchCredential, deleteSecrets, insertSecret,
 		insertApproval, updateApproval, deleteExpiredApprovals,
 		insertSystemSecret,
+		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,
 	}
 )

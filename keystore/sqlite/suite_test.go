@@ -93,8 +93,8 @@ func openUnchecked(t testing.TB, path string) *sql.DB {
 	return db
 }
 
-// Damage implements storetest.Damager.
-func (h *harness) Damage(t testing.TB, d storetest.Damage) {
+// Damage implements storetest.Damager. SQLite can be made to hold anything.
+func (h *harness) Damage(t testing.TB, d storetest.Damage) bool {
 	t.Helper()
 	result, err := h.raw().Exec(fmt.Sprintf(`UPDATE %s SET %s = ? WHERE %s = ?`, d.Table, d.Column, d.Key), d.Value, d.KeyValue)
 	if err != nil {
@@ -103,6 +103,46 @@ func (h *harness) Damage(t testing.TB, d storetest.Damage) {
 	if n, err := result.RowsAffected(); n != 1 || err != nil {
 		t.Fatalf("damaging %s.%s met %d rows, %v", d.Table, d.Column, n, err)
 	}
+	return true
+}
+
+// Delete implements storetest.Damager.
+func (h *harness) Delete(t testing.TB, table, key string, value any) {
+	t.Helper()
+	if _, err := h.raw().Exec(fmt.Sprintf(`DELETE FROM %s WHERE %s = ?`, table, key), value); err != nil {
+		t.Fatalf("deleting from %s: %v", table, err)
+	}
+}
+
+// Value implements storetest.Damager.
+func (h *harness) Value(t testing.TB, table, column, key string, value any) (found any) {
+	t.Helper()
+	if err := h.raw().QueryRow(fmt.Sprintf(`SELECT %s FROM %s WHERE %s = ?`, column, table, key), value).Scan(&found); err != nil {
+		t.Fatalf("reading %s.%s: %v", table, column, err)
+	}
+	return found
+}
+
+// Columns implements storetest.Damager.
+func (h *harness) Columns(t testing.TB) map[string][]string {
+	rows, err := h.raw().Query(`SELECT m.name, c.name FROM sqlite_schema m JOIN pragma_table_info(m.name) c
+		WHERE m.type = 'table' AND m.name NOT LIKE 'goose%' AND m.name NOT LIKE 'sqlite_%'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns := map[string][]string{}
+	for rows.Next() {
+		var table, column string
+		if err := rows.Scan(&table, &column); err != nil {
+			t.Fatal(err)
+		}
+		columns[table] = append(columns[table], column)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return columns
 }
 
 // Reopen implements storetest.Damager.

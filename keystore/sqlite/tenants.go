@@ -11,20 +11,20 @@ import (
 // they would sort behind all text for ever.
 const (
 	tenantColumns = `id, name, tier, state, allow_sealed, sealing_id, sealing_domain, sealing_generation,
-		sealing_wrapped, created, revision`
+		sealing_wrapped, created, revision, mac, mac_version`
 
 	selectTenant   = `SELECT ` + tenantColumns + ` FROM tenants WHERE id = ?`
 	selectTenantID = `SELECT id FROM tenants WHERE name = ?`
 	listTenants    = `SELECT ` + tenantColumns + ` FROM tenants
 		WHERE name > ? AND typeof(name) = 'text' ORDER BY name LIMIT ?`
-	insertTenant = `INSERT INTO tenants (` + tenantColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertTenant = `INSERT INTO tenants (` + tenantColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateTenant = `UPDATE tenants SET tier = ?, state = ?, allow_sealed = ?, sealing_id = ?, sealing_domain = ?,
-		sealing_generation = ?, sealing_wrapped = ?, revision = ? WHERE id = ? AND revision = ?`
+		sealing_generation = ?, sealing_wrapped = ?, revision = ?, mac = ?, mac_version = ? WHERE id = ? AND revision = ?`
 
-	selectProject = `SELECT name, created FROM projects WHERE tenant = ? AND name = ?`
-	listProjects  = `SELECT name, created FROM projects
+	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = ? AND name = ?`
+	listProjects  = `SELECT name, created, mac, mac_version FROM projects
 		WHERE tenant = ? AND name > ? AND typeof(name) = 'text' ORDER BY name LIMIT ?`
-	insertProject = `INSERT INTO projects (tenant, name, created) VALUES (?, ?, ?)`
+	insertProject = `INSERT INTO projects (tenant, name, created, mac, mac_version) VALUES (?, ?, ?, ?, ?)`
 )
 
 // Tenant implements keystore.TenantDriver.
@@ -52,7 +52,7 @@ func (db *DB) ListTenants(ctx context.Context, p keystore.ListTenantsParams) (al
 
 func tenantTargets(r *keystore.TenantRow) []any {
 	return []any{&r.ID, &r.Name, &r.Tier, &r.State, &r.AllowSealed, &r.SealingID, &r.SealingDomain,
-		&r.SealingGeneration, &r.SealingWrapped, &r.Created, &r.Revision}
+		&r.SealingGeneration, &r.SealingWrapped, &r.Created, &r.Revision, &r.Code.MAC, &r.Code.Version}
 }
 
 // InsertTenant implements keystore.TenantDriver.
@@ -60,7 +60,7 @@ func (db *DB) InsertTenant(ctx context.Context, p keystore.InsertTenantParams) e
 	t := &p.Tenant
 	return db.write(ctx, func(tx transaction) error {
 		_, err := tx.exec(ctx, insertTenant, t.ID[:], t.Name, t.Tier, t.State, t.AllowSealed,
-			t.SealingID[:], t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Created, t.Revision)
+			t.SealingID[:], t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Created, t.Revision, t.Code.MAC, codeVersion(t.Code))
 		if err != nil {
 			return err
 		}
@@ -73,14 +73,15 @@ func (db *DB) UpdateTenant(ctx context.Context, p keystore.UpdateTenantParams) e
 	t := &p.Tenant
 	return db.write(ctx, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, updateTenant, t.Tier, t.State, t.AllowSealed, t.SealingID[:],
-			t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Revision, t.ID[:], t.Revision-1)
+			t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Revision, t.Code.MAC, codeVersion(t.Code), t.ID[:],
+			t.Revision-1)
 	})
 }
 
 // Project implements keystore.TenantDriver.
 func (db *DB) Project(ctx context.Context, p keystore.ProjectParams) (*keystore.ProjectRow, error) {
 	var r keystore.ProjectRow
-	err := db.row(ctx, selectProject, p.Tenant[:], p.Name).Scan(&r.Name, &r.Created)
+	err := db.row(ctx, selectProject, p.Tenant[:], p.Name).Scan(projectTargets(&r)...)
 	return &r, db.translate(err)
 }
 
@@ -89,9 +90,13 @@ func (db *DB) ListProjects(ctx context.Context, p keystore.ListProjectsParams) (
 	err = db.list(ctx, func(rows *sql.Rows) error {
 		r := new(keystore.ProjectRow)
 		all = append(all, r)
-		return rows.Scan(&r.Name, &r.Created)
+		return rows.Scan(projectTargets(r)...)
 	}, listProjects, p.Tenant[:], p.After, p.Limit)
 	return all, err
+}
+
+func projectTargets(r *keystore.ProjectRow) []any {
+	return []any{&r.Name, &r.Created, &r.Code.MAC, &r.Code.Version}
 }
 
 // InsertProject implements keystore.TenantDriver.
@@ -100,6 +105,6 @@ func (db *DB) InsertProject(ctx context.Context, p keystore.InsertProjectParams)
 }
 
 func execInsertProject(ctx context.Context, tx transaction, p *keystore.ProjectRecord) error {
-	_, err := tx.exec(ctx, insertProject, p.Tenant[:], p.Name, p.Created)
+	_, err := tx.exec(ctx, insertProject, p.Tenant[:], p.Name, p.Created, p.Code.MAC, codeVersion(p.Code))
 	return err
 }

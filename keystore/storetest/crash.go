@@ -81,6 +81,9 @@ func inStore(t *testing.T, location string, open OpenFunc, f func(*keystore.Stor
 		t.Fatal(err)
 	}
 	store := keystore.New(driver, keystore.Options{})
+	if err := Bootstrap(t.Context(), store, nil); err != nil {
+		t.Fatal(err)
+	}
 	f(store)
 	if err := store.Close(); err != nil {
 		t.Error(err)
@@ -131,6 +134,9 @@ func createUntilKilled(open OpenFunc, location string) error {
 		return err
 	}
 	store := keystore.New(driver, keystore.Options{})
+	if err := Bootstrap(ctx, store, nil); err != nil {
+		return err
+	}
 	tenant, err := store.TenantByRef(ctx, crashTenant)
 	if err != nil {
 		return err

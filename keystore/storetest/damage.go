@@ -69,7 +69,7 @@ var damages = []struct {
 // neither the object beside it, nor the list, nor the next start.
 func testDamage(t *testing.T, open func(*testing.T) keystore.Driver) {
 	driver := open(t)
-	e := newEnv(t, driver)
+	e := newEnvWith(t, driver, blindRows{})
 	sequence := 0
 	for _, group := range damages {
 		for column, values := range group.columns {
@@ -86,7 +86,7 @@ func testDamage(t *testing.T, open func(*testing.T) keystore.Driver) {
 	t.Run("IdempotencyRecord", func(t *testing.T) { testDamagedClaim(t, e) })
 
 	t.Run("StartsAndWorks", func(t *testing.T) {
-		again := newEnv(t, driver.(Damager).Reopen(t))
+		again := newEnvWith(t, driver.(Damager).Reopen(t), blindRows{})
 		tenant := again.tenant(t, "after-damage")
 		again.key(t, tenant, "works")
 		if got := again.lookup(t, tenant.ID, "works"); got.Tenant.Name != tenant.Name {
@@ -119,7 +119,9 @@ func testDamagedObject(t *testing.T, e *env, name string, object keystore.Object
 	case "credential_secrets":
 		d.Key, d.KeyValue = "credential", lost.ID[:]
 	}
-	damager.Damage(t, d)
+	if !damager.Damage(t, d) {
+		return // this database cannot be damaged so
+	}
 
 	switch object {
 	case keystore.ObjectTenant:
@@ -212,7 +214,9 @@ func testDamagedClaim(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 		d.Table, d.Key, d.KeyValue = "idempotency", "credential", k.Credential[:]
-		e.driver.(Damager).Damage(t, d)
+		if !e.driver.(Damager).Damage(t, d) {
+			continue
+		}
 		_, err := e.Begin(ctx, k, [32]byte{})
 		wantDamage(t, d.Column, err, keystore.ObjectClaim)
 	}

@@ -117,6 +117,7 @@ var reaching = map[string][]attempt{
 // the reason or the test that covers them.
 var withoutTenant = map[string]string{
 	"Close":                       "no object",
+	"Authenticate":                "no object",
 	"Invalidate":                  "reads and writes nothing",
 	"Tenant":                      "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"TenantByRef":                 "operators only",

@@ -53,7 +53,7 @@ func testLists(t *testing.T, open func(*testing.T) keystore.Driver) {
 		}
 	})
 	t.Run("Tenants", func(t *testing.T) {
-		want := []string{"lists", "other-lists"}
+		want := []string{"lists", "other-lists", kms.SystemTenantName}
 		for _, name := range trickyNames {
 			want = append(want, e.tenant(t, name).Name)
 		}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
@@ -15,14 +16,24 @@ import (
 // own checks, to find out what happens with rows that nobody should have
 // written, and a new start on the same database.
 type Damager interface {
-	// Damage overwrites a column, whatever the constraints say.
-	Damage(t testing.TB, d Damage)
+	// Damage overwrites a column, whatever the constraints say. It returns
+	// false when the column's type cannot hold the value.
+	Damage(t testing.TB, d Damage) bool
+	// Delete removes the rows whose column has a value.
+	Delete(t testing.TB, table, key string, value any)
+	// Value returns what a column holds, as something that Damage takes.
+	Value(t testing.TB, table, column, key string, value any) any
+	// Columns returns the columns of every table but those of the migration
+	// tool.
+	Columns(t testing.TB) map[string][]string
 	// Reopen opens the same database once more, as after a restart.
 	Reopen(t testing.TB) keystore.Driver
 }
 
 // Damage says what to overwrite: UPDATE Table SET Column = Value WHERE
-// Key = KeyValue. Values are nil, string, int64 or []byte.
+// Key = KeyValue, for one row. Values are nil, string, int64, []byte, or what
+// Value returned; int64 also for booleans and, in microseconds, for times,
+// []byte of 16 bytes for ids.
 type Damage struct {
 	Table, Column string
 	Value         any
@@ -53,6 +64,8 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Lists", testLists},
 		{"Isolation", testIsolation},
 		{"Damage", testDamage},
+		{"Authenticity", testAuthenticity},
+		{"Opening", testOpening},
 		{"Cache", testCache},
 		{"Races", testRaces},
 	}
@@ -81,6 +94,20 @@ func (shared) Close() error { return nil }
 var start = time.Date(2026, time.March, 1, 12, 0, 0, 123456000, time.UTC)
 
 func newEnv(t testing.TB, driver keystore.Driver) *env {
+	return newEnvWith(t, driver, testRows())
+}
+
+func newEnvWith(t testing.TB, driver keystore.Driver, rows kms.RowAuthenticator) *env {
+	t.Helper()
+	e := newUnopened(t, driver)
+	if err := Bootstrap(t.Context(), e.Store, rows); err != nil {
+		t.Fatalf("opening a store: %v", err)
+	}
+	return e
+}
+
+// newUnopened makes an env whose store has no row key yet.
+func newUnopened(t testing.TB, driver keystore.Driver) *env {
 	e := &env{driver: driver, now: start}
 	e.Store = keystore.New(shared{driver}, keystore.Options{Now: e.clock})
 	t.Cleanup(func() {
@@ -89,6 +116,41 @@ func newEnv(t testing.TB, driver keystore.Driver) *env {
 		}
 	})
 	return e
+}
+
+// testRows is the row key of all stores of the suite. Being the same in every
+// process, it protects nothing.
+func testRows() *kms.RowKey {
+	key := func(word string) []byte { return bytes.Repeat([]byte(word), kms.MACKeySize/len(word)) }
+	rows, err := kms.NewRowKey(map[uint32][]byte{1: key("old!"), 2: key("test")})
+	if err != nil {
+		panic(err)
+	}
+	return rows
+}
+
+// blindRows finds every code of zeroes right and makes no others, for tests of
+// what happens with rows that are authentic and damaged all the same.
+type blindRows struct{}
+
+func (blindRows) MAC(uint32, string, ...[]byte) (code [32]byte, used uint32, ok bool) {
+	return code, 1, true
+}
+
+// Bootstrap opens a store as a service does: with the system tenant, which it
+// makes if there is none, and a row key, nil for that of the suite.
+func Bootstrap(ctx context.Context, store *keystore.Store, rows kms.RowAuthenticator) error {
+	if rows == nil {
+		rows = testRows()
+	}
+	_, err := store.TenantByRef(ctx, kms.SystemTenantName)
+	if kms.KindOf(err) == kms.KindNotFound && err != nil {
+		err = store.CreateTenant(ctx, sampleTenant(kms.SystemTenantName))
+	}
+	if err != nil && kms.KindOf(err) != kms.KindConflict {
+		return err
+	}
+	return store.Authenticate(ctx, rows)
 }
 
 func (e *env) clock() time.Time {

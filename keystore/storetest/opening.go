@@ -1,0 +1,295 @@
+package storetest
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/keystore"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+func testOpening(t *testing.T, open func(*testing.T) keystore.Driver) {
+	t.Run("BeforeItOnlyBootstrapWorks", func(t *testing.T) { testUnopened(t, open(t)) })
+	t.Run("TamperedDatabaseRowsStopTheStart", func(t *testing.T) { testStart(t, open) })
+	t.Run("OldRowsAreAdoptedOnce", func(t *testing.T) { testAdoption(t, open(t)) })
+	t.Run("ItHappensOnce", func(t *testing.T) {
+		e := newEnv(t, open(t))
+		wantKind(t, "a second time", e.Authenticate(t.Context(), testRows()), kms.KindInternal)
+	})
+	t.Run("AnotherRowKeyIsRefused", func(t *testing.T) {
+		driver := open(t)
+		newEnv(t, driver)
+		another, err := kms.NewRowKey(map[uint32][]byte{1: make([]byte, kms.MACKeySize), 2: make([]byte, kms.MACKeySize)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "start", newUnopened(t, driver).Authenticate(t.Context(), another), kms.KindInternal)
+	})
+	t.Run("TwoFirstStartsAtOnce", func(t *testing.T) {
+		driver := open(t)
+		results := make(chan error, 4)
+		for range cap(results) {
+			e := newUnopened(t, driver)
+			go func() { results <- Bootstrap(t.Context(), e.Store, nil) }()
+		}
+		for range cap(results) {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// unopened calls every method that must wait for the row key.
+var unopened = map[string]func(context.Context, *env) error{
+	"Tenant":       func(ctx context.Context, e *env) error { _, err := e.Tenant(ctx, unopenedID); return err },
+	"CreateTenant": func(ctx context.Context, e *env) error { return e.CreateTenant(ctx, sampleTenant("early")) },
+	"UpdateTenant": func(ctx context.Context, e *env) error {
+		_, err := e.UpdateTenant(ctx, unopenedID, 1, kms.TenantChange{})
+		return err
+	},
+	"ListTenants": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListTenants(ctx, kms.Page{Size: 1})
+		return err
+	},
+	"CreateProject": func(ctx context.Context, e *env) error {
+		return e.CreateProject(ctx, &kms.Project{Tenant: unopenedID, Name: "early", Created: start})
+	},
+	"Project": func(ctx context.Context, e *env) error { _, err := e.Project(ctx, unopenedID, "default"); return err },
+	"ListProjects": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListProjects(ctx, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"Lookup": func(ctx context.Context, e *env) error { _, err := e.Lookup(ctx, unopenedID, "key"); return err },
+	"CreateKey": func(ctx context.Context, e *env) error {
+		return e.CreateKey(ctx, sampleKey(sampleTenant("early"), "early"))
+	},
+	"AddVersion": func(ctx context.Context, e *env) error {
+		_, err := e.AddVersion(ctx, unopenedID, unopenedID, 1, sampleVersion(2))
+		return err
+	},
+	"UpdateKey": func(ctx context.Context, e *env) error {
+		_, err := e.UpdateKey(ctx, unopenedID, unopenedID, 1, kms.KeyChange{})
+		return err
+	},
+	"ListKeys": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListKeys(ctx, unopenedID, "", kms.Page{Size: 1})
+		return err
+	},
+	"UpdateVersion": func(ctx context.Context, e *env) error {
+		_, err := e.UpdateVersion(ctx, unopenedID, unopenedID, 1, 1, kms.VersionChange{State: kms.VersionDisabled})
+		return err
+	},
+	"DestroyVersion": func(ctx context.Context, e *env) error {
+		_, err := e.DestroyVersion(ctx, unopenedID, unopenedID, 1, 1)
+		return err
+	},
+	"DestroyKey": func(ctx context.Context, e *env) error { return e.DestroyKey(ctx, unopenedID, unopenedID, 1) },
+	"SetRotation": func(ctx context.Context, e *env) error {
+		_, err := e.SetRotation(ctx, unopenedID, unopenedID, 1, time.Hour, start)
+		return err
+	},
+	"DueKeys": func(ctx context.Context, e *env) error { _, err := e.DueKeys(ctx, start, 1); return err },
+	"LeaseNonces": func(ctx context.Context, e *env) error {
+		_, err := e.LeaseNonces(ctx, unopenedID, unopenedID, 1, 1)
+		return err
+	},
+	"TouchKeys":        func(ctx context.Context, e *env) error { return e.TouchKeys(ctx, []kms.KeyUse{{}}) },
+	"TouchCredentials": func(ctx context.Context, e *env) error { return e.TouchCredentials(ctx, []kms.CredentialUse{{}}) },
+	"SetAlias":         func(ctx context.Context, e *env) error { return e.SetAlias(ctx, unopenedID, unopenedID, "early") },
+	"DeleteAlias":      func(ctx context.Context, e *env) error { return e.DeleteAlias(ctx, unopenedID, "early") },
+	"KeyAliases": func(ctx context.Context, e *env) error {
+		_, err := e.KeyAliases(ctx, unopenedID, unopenedID)
+		return err
+	},
+	"ListAliases": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListAliases(ctx, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"CredentialForAuthentication": func(ctx context.Context, e *env) error {
+		_, err := e.CredentialForAuthentication(ctx, unopenedID)
+		return err
+	},
+	"Credential": func(ctx context.Context, e *env) error {
+		_, err := e.Credential(ctx, unopenedID, unopenedID)
+		return err
+	},
+	"CreateCredential": func(ctx context.Context, e *env) error {
+		return e.CreateCredential(ctx, sampleCredential(unopenedID, "early"))
+	},
+	"UpdateCredential": func(ctx context.Context, e *env) error {
+		_, err := e.UpdateCredential(ctx, unopenedID, unopenedID, 1, kms.CredentialChange{})
+		return err
+	},
+	"ListCredentials": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListCredentials(ctx, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"CreateApproval": func(ctx context.Context, e *env) error { return e.CreateApproval(ctx, sampleApproval()) },
+	"Approval":       func(ctx context.Context, e *env) error { _, err := e.Approval(ctx, unopenedID); return err },
+	"Approve":        func(ctx context.Context, e *env) error { _, err := e.Approve(ctx, unopenedID, unopenedID); return err },
+	"UseApproval":    func(ctx context.Context, e *env) error { return e.UseApproval(ctx, unopenedID) },
+	"ListApprovals": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListApprovals(ctx, kms.Page{Size: 1})
+		return err
+	},
+	"Begin": func(ctx context.Context, e *env) error { _, err := e.Begin(ctx, unopenedClaim, [32]byte{}); return err },
+	"Finish": func(ctx context.Context, e *env) error {
+		return e.Finish(ctx, unopenedClaim, kms.IdempotencyRecord{Status: 200})
+	},
+	"Abandon": func(ctx context.Context, e *env) error { return e.Abandon(ctx, unopenedClaim) },
+}
+
+// unopenedWork lists the methods that work without the row key, and why.
+var unopenedWork = map[string]string{
+	"Close":           "ends everything",
+	"Authenticate":    "brings the row key",
+	"Invalidate":      "only forgets",
+	"TenantByRef":     "finds the system tenant",
+	"SystemSecrets":   "hold the row key",
+	"PutSystemSecret": "holds the row key",
+}
+
+var (
+	// unopenedID is that of a tenant which is there, for methods that would
+	// otherwise find nothing.
+	unopenedID    = uuid.MustParse("0198c2a0-0000-7000-8000-00000000000a")
+	unopenedClaim = kms.IdempotencyKey{Tenant: unopenedID, Credential: unopenedID, Key: "early"}
+)
+
+func testUnopened(t *testing.T, driver keystore.Driver) {
+	ctx := t.Context()
+	before := newEnv(t, driver)
+	there := sampleTenant("there")
+	there.ID, there.Sealing.Tenant = unopenedID, unopenedID
+	if err := before.CreateTenant(ctx, there); err != nil {
+		t.Fatal(err)
+	}
+	e := newUnopened(t, driver)
+	for method := range reflect.TypeFor[*keystore.Store]().Methods() {
+		call, waits := unopened[method.Name]
+		_, works := unopenedWork[method.Name]
+		if waits == works {
+			t.Errorf("%s: must be in exactly one of the tables", method.Name)
+		}
+		if waits {
+			wantKind(t, method.Name, call(ctx, e), kms.KindStoreUnavailable)
+		}
+	}
+	for _, ref := range []string{"there", unopenedID.String()} {
+		_, err := e.TenantByRef(ctx, ref)
+		wantKind(t, "another tenant", err, kms.KindStoreUnavailable)
+	}
+	system, err := e.TenantByRef(ctx, kms.SystemTenantName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Tenant(ctx, system.ID); err != nil {
+		t.Errorf("the system tenant by its id: %v", err)
+	}
+	if err := e.Authenticate(ctx, testRows()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.TenantByRef(ctx, "there"); err != nil {
+		t.Errorf("afterwards: %v", err)
+	}
+}
+
+// testStart tampers with what the start reads.
+func testStart(t *testing.T, open func(*testing.T) keystore.Driver) {
+	system := func(column string, value any) Damage {
+		return Damage{Table: "tenants", Column: column, Value: value, Key: "name", KeyValue: kms.SystemTenantName}
+	}
+	database := func(column string, value any) Damage {
+		return Damage{Table: "row_authentication", Column: column, Value: value, Key: "id", KeyValue: int64(1)}
+	}
+	for name, damages := range map[string][]Damage{
+		"the system tenant is changed":      {system("sealing_generation", int64(7))},
+		"the system tenant has no code":     {system("mac", nil), system("mac_version", nil)},
+		"the system tenant is another":      {system("sealing_wrapped", []byte("other"))},
+		"the mark is false":                 {database("mac", make([]byte, 32))},
+		"the mark has no key":               {database("mac_version", nil)},
+		"the mark is for another past":      {database("adopt", int64(1))},
+		"never marked, with other tenants":  {database("mac", nil), database("mac_version", nil)},
+		"never marked, and nothing coded":   {database("mac", nil), database("mac_version", nil), system("mac", nil), system("mac_version", nil)},
+		"never marked, and of unclear past": {database("mac", nil), database("mac_version", nil), database("adopt", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			driver := open(t)
+			newEnv(t, driver).tenant(t, "other")
+			for _, d := range damages {
+				driver.(Damager).Damage(t, d)
+			}
+			e := newUnopened(t, driver)
+			wantKind(t, "start", e.Authenticate(t.Context(), testRows()), kms.KindInternal)
+			_, err := e.TenantByRef(t.Context(), "other")
+			wantKind(t, "a store that did not open", err, kms.KindStoreUnavailable)
+		})
+	}
+	t.Run("the mark is missing", func(t *testing.T) {
+		driver := open(t)
+		newEnv(t, driver)
+		driver.(Damager).Delete(t, "row_authentication", "id", int64(1))
+		if err := newUnopened(t, driver).Authenticate(t.Context(), testRows()); err == nil {
+			t.Error("it started")
+		}
+	})
+}
+
+// testAdoption makes a database look as one from before there were codes.
+func testAdoption(t *testing.T, driver keystore.Driver) {
+	ctx, db := t.Context(), driver.(Damager)
+	s := makeScene(t, newEnv(t, driver), "old")
+	uncode := func(table, key string, value any, prefix string) {
+		for _, column := range []string{prefix + "mac", prefix + "mac_version"} {
+			db.Damage(t, Damage{Table: table, Column: column, Key: key, KeyValue: value})
+		}
+	}
+	db.Damage(t, Damage{Table: "row_authentication", Column: "adopt", Value: int64(1), Key: "id", KeyValue: int64(1)})
+	uncode("row_authentication", "id", int64(1), "")
+	uncode("tenants", "name", kms.SystemTenantName, "")
+	victims := s.victims()
+	for name, v := range victims {
+		switch name {
+		case "secret": // has none
+		case "name", "approval": // there were none
+		case "nonces":
+			uncode(v.table, v.key, v.value, "nonces_")
+		default:
+			uncode(v.table, v.key, v.value, "")
+		}
+	}
+	uncode("key_names", "name", s.key.Name, "")
+	// One object is damaged.
+	lost := victims["pending"]
+	db.Damage(t, Damage{Table: lost.table, Column: "primary_version", Value: int64(0), Key: lost.key, KeyValue: lost.value})
+	// And one was tampered with after an attempt that was cut short.
+	forged := victims["revoked"]
+	db.Damage(t, Damage{Table: forged.table, Column: "mac", Value: make([]byte, 32), Key: forged.key, KeyValue: forged.value})
+
+	check := func(e *env, refused ...string) {
+		t.Helper()
+		for name, v := range victims {
+			bad := name == "pending" || name == "revoked"
+			for _, r := range refused {
+				bad = bad || name == r
+			}
+			if err := v.read(ctx, e); bad {
+				wantRefused(t, name, err, false)
+			} else if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	e := newEnv(t, driver)
+	check(e)
+	if _, err := e.Lookup(ctx, s.tenant.ID, s.key.Name); err != nil {
+		t.Errorf("by its name: %v", err)
+	}
+	// What has no code now was put there: nothing is adopted twice.
+	uncode("credentials", "id", s.credential.ID[:], "")
+	check(newEnv(t, driver), "credential", "secret")
+}
