@@ -117,6 +117,9 @@ func (a *App) openService(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := a.Store.Authenticate(ctx, a.Secrets.RowKey); err != nil {
+		return err
+	}
 	slots, err := newSlots(a.Device.Slots(), time.Now)
 	if err != nil {
 		return err
