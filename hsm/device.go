@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"uuid"
@@ -39,6 +40,34 @@ type NodeConfig struct {
 
 // EngineID names the in-process engine among the nodes.
 const EngineID kms.NodeID = "cpu"
+
+// A node's slots are for calls that take microseconds to milliseconds. What
+// takes seconds has slots of its own, named by the node's id and a suffix, so
+// that a tenant who makes RSA-4096 keys, or signs by SLH-DSA, waits for
+// himself and holds up nobody.
+const (
+	generateLane = "/generate" // key generation and import, on every node
+	slowLane     = "/slow"     // SLH-DSA signatures, on the engine
+
+	generateSlots = 1
+	slowSlots     = 1
+)
+
+// lane returns the node of a slot and what the slot is for.
+func (d *Device) lane(id kms.NodeID) (n *node, lane string) {
+	name, lane := string(id), ""
+	if i := strings.IndexByte(name, '/'); i >= 0 {
+		name, lane = name[:i], name[i:]
+	}
+	return d.byID[kms.NodeID(name)], lane
+}
+
+func inLane(ids []kms.NodeID, lane string) []kms.NodeID {
+	for i := range ids {
+		ids[i] += kms.NodeID(lane)
+	}
+	return ids
+}
 
 // sealedTTL bounds how long the unsealed material of an unused SEALED key
 // stays in process memory.
@@ -92,6 +121,9 @@ func (d *Device) open(c Config) error {
 		d.owned = append(d.owned, nc.Token)
 	}
 	engine, err := newNode(NodeConfig{ID: EngineID, Token: c.Engine}, c.EngineSlots, c.Log, c.Clock)
+	if err == nil {
+		engine.slow, err = newCrew(c.Engine, slowSlots, c.Clock)
+	}
 	if err != nil {
 		return fmt.Errorf("opening the in-process engine: %w", err)
 	}
@@ -184,10 +216,12 @@ func (d *Device) sweep() {
 
 // Slots returns the nodes with their numbers of slots, for the scheduler.
 func (d *Device) Slots() map[kms.NodeID]int {
-	slots := make(map[kms.NodeID]int, len(d.nodes))
+	slots := make(map[kms.NodeID]int, 2*len(d.nodes)+1)
 	for _, n := range d.nodes {
 		slots[n.id] = n.slots
+		slots[n.id+generateLane] = generateSlots
 	}
+	slots[EngineID+slowLane] = slowSlots
 	return slots
 }
 
@@ -206,6 +240,9 @@ var errNoNode = &kms.Error{Kind: kms.KindHSMUnavailable, Detail: "no HSM node ca
 // on the engine; an HSM key on the nodes of its domain, its home first.
 func (d *Device) Nodes(w *kms.Work) ([]kms.NodeID, error) {
 	if d.runsOnEngine(w) {
+		if w.Verb == kms.VerbSign && w.Key.Spec.Info().Family == kms.FamilySLHDSA {
+			return []kms.NodeID{EngineID + slowLane}, nil
+		}
 		return []kms.NodeID{EngineID}, nil
 	}
 	if w.Key == nil {
@@ -289,18 +326,19 @@ func (d *Device) ProtectionFor(domain uuid.UUID, s kms.Spec) (kms.Protection, er
 // CreatorNodes implements kms.Device.
 func (d *Device) CreatorNodes(domain uuid.UUID, s kms.Spec, p kms.Protection) ([]kms.NodeID, error) {
 	if p == kms.ProtectionSealed {
-		return []kms.NodeID{EngineID}, nil
+		return []kms.NodeID{EngineID + generateLane}, nil
 	}
 	dom := d.domains[domain]
 	if dom == nil {
 		return nil, errNoNode
 	}
-	return d.up(dom, s.Info().Family, uuid.New())
+	ids, err := d.up(dom, s.Info().Family, uuid.New())
+	return inLane(ids, generateLane), err
 }
 
 // Do implements kms.Device.
 func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
-	n := d.byID[id]
+	n, lane := d.lane(id)
 	if n == nil {
 		return errNoNode
 	}
@@ -317,7 +355,7 @@ func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
 	}
 	var err error
 	if needsHandle(w) {
-		err = d.withHandle(n, w, &call)
+		err = d.withHandle(n, lane, w, &call)
 	} else {
 		w.SlotTime, err = n.call(&call)
 	}
@@ -341,7 +379,7 @@ func needsHandle(w *kms.Work) bool {
 // withHandle runs a call with the version's handle. One retry is made when
 // the token says that the handle or the session is gone, and when a
 // decryption failed for a reason that could be the token's.
-func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
+func (d *Device) withHandle(n *node, lane string, w *kms.Work, call *Call) error {
 	var err error
 	for range 2 {
 		entry, cold, lerr := n.cache.acquire(w.Version.ID, n.epoch.Load(), func() (Handle, error) {
@@ -353,7 +391,11 @@ func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 		}
 		call.Handle = entry.handle
 		var elapsed time.Duration
-		elapsed, err = n.call(call)
+		if lane == slowLane {
+			elapsed, err = n.callSlowly(call)
+		} else {
+			elapsed, err = n.call(call)
+		}
 		w.SlotTime += elapsed
 		if err == nil {
 			n.cache.release(entry)

@@ -463,3 +463,45 @@ func TestHomeIsStableAndSharedOut(t *testing.T) {
 		}
 	}
 }
+
+// Key generation and SLH-DSA take seconds; no slot of ordinary calls is given
+// to them.
+func TestWhatTakesSecondsHasSlotsOfItsOwn(t *testing.T) {
+	p := openPool(t)
+	slots := p.Slots()
+	ordinary := map[kms.NodeID]bool{}
+	for _, n := range p.Status() {
+		ordinary[n.ID] = true
+	}
+	check := func(what string, ids []kms.NodeID, err error) {
+		t.Helper()
+		if err != nil || len(ids) == 0 {
+			t.Fatalf("%s: %v, %v", what, ids, err)
+		}
+		for _, id := range ids {
+			if ordinary[id] || slots[id] == 0 {
+				t.Errorf("%s runs on %s, which has %d slots and is ordinary: %v", what, id, slots[id], ordinary[id])
+			}
+		}
+	}
+	ids, err := p.CreatorNodes(p.domain.ID, kms.SpecRSA4096, kms.ProtectionHSM)
+	check("generation in an HSM", ids, err)
+	ids, err = p.CreatorNodes(p.domain.ID, kms.SpecSLHDSASHA2128S, kms.ProtectionSealed)
+	check("generation in the engine", ids, err)
+	ids, err = p.ImportNodes()
+	check("import", ids, err)
+	k := &kms.Key{ID: uuid.NewV7(), Tenant: p.tenant, Spec: kms.SpecSLHDSASHA2128F, Protection: kms.ProtectionSealed}
+	ids, err = p.Nodes(&kms.Work{Verb: kms.VerbSign, Key: k})
+	check("an SLH-DSA signature", ids, err)
+
+	slow := p.key(t, ids[0], kms.SpecSLHDSASHA2128F, kms.UsageSignVerify)
+	w := kms.Work{Verb: kms.VerbSign, Algorithm: kms.AlgSLHDSA, Key: slow, Version: slow.Versions[0], Input: []byte("m")}
+	if err := p.do(t, ids[0], &w); err != nil {
+		t.Fatal(err)
+	}
+	v := w
+	v.Verb, v.Signature = kms.VerbVerify, w.Output
+	if err := p.do(t, hsm.EngineID, &v); err != nil || !v.Valid {
+		t.Errorf("the signature is not valid: %v", err)
+	}
+}

@@ -28,7 +28,9 @@ const algAESKWP kms.Algorithm = "AES_KWP"
 var errImport = &kms.Error{Kind: kms.KindInvalidArgument, Detail: "the token or the wrapped key is not valid, or not one of the spec"}
 
 // ImportNodes implements kms.Device.
-func (d *Device) ImportNodes() ([]kms.NodeID, error) { return []kms.NodeID{EngineID}, nil }
+func (d *Device) ImportNodes() ([]kms.NodeID, error) {
+	return []kms.NodeID{EngineID + generateLane}, nil
+}
 
 // NewImportKey implements kms.Device.
 func (d *Device) NewImportKey(ctx context.Context, _ kms.NodeID, w kms.ImportWrapping) (public, private []byte, err error) {
@@ -45,7 +47,7 @@ func (d *Device) NewImportKey(ctx context.Context, _ kms.NodeID, w kms.ImportWra
 
 // Import implements kms.Device.
 func (d *Device) Import(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms.Version, m kms.ImportMaterial) error {
-	n := d.byID[id]
+	n, _ := d.lane(id)
 	if n == nil {
 		return errNoNode
 	}

@@ -53,6 +53,7 @@ type node struct {
 	// each other, so that a key generation of seconds delays no cold key.
 	loaders *crew
 	makers  *crew
+	slow    *crew // of the engine: for signatures that take seconds
 	cache   *handleCache
 
 	epoch      atomic.Uint64
@@ -83,11 +84,20 @@ func newNode(c NodeConfig, slots int, log *slog.Logger, clock func() time.Time) 
 }
 
 func (n *node) close() {
-	for _, c := range []*crew{n.crew, n.loaders, n.makers} {
+	for _, c := range n.crews() {
+		c.close()
+	}
+}
+
+// crews returns the node's crews.
+func (n *node) crews() []*crew {
+	var all []*crew
+	for _, c := range []*crew{n.crew, n.loaders, n.makers, n.slow} {
 		if c != nil {
-			c.close()
+			all = append(all, c)
 		}
 	}
+	return all
 }
 
 // offers tells whether keys of the family can live on the node.
@@ -108,6 +118,13 @@ func (n *node) call(c *Call) (time.Duration, error) {
 		limit = slowLimit
 	}
 	a := n.crew.do(request{call: c, limit: limit})
+	return a.elapsed, a.err
+}
+
+// callSlowly runs one operation of the slow lane.
+func (n *node) callSlowly(c *Call) (time.Duration, error) {
+	n.operations.Add(1)
+	a := n.slow.do(request{call: c, limit: generateLimit})
 	return a.elapsed, a.err
 }
 
@@ -178,7 +195,7 @@ func (n *node) watch(stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		hanging := 0
-		for _, c := range []*crew{n.crew, n.loaders, n.makers} {
+		for _, c := range n.crews() {
 			hanging += c.watch(n.token, n.clock)
 		}
 		if hanging > n.slots/2 {

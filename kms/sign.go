@@ -90,12 +90,12 @@ func signatureWork(t *Ticket, verb Verb, in SignInput) (Work, error) {
 	case (in.Message == nil) == (in.Digest == nil):
 		return w, Errorf(KindInvalidArgument, "give either message or digest")
 	case in.Digest != nil:
-		hash := alg.Hash()
-		if hash == "" {
+		size := alg.PrehashSize()
+		if size == 0 {
 			return w, Errorf(KindInvalidArgument, "digest: %s signs messages only", alg)
 		}
-		if len(in.Digest) != hash.Size() {
-			return w, Errorf(KindInvalidArgument, "digest: %s takes a digest of %d bytes", alg, hash.Size())
+		if len(in.Digest) != size {
+			return w, Errorf(KindInvalidArgument, "digest: %s takes a digest of %d bytes", alg, size)
 		}
 		w.Input, w.Prehashed = in.Digest, true
 	case len(in.Message) > MaxInput:
