@@ -36,8 +36,12 @@ func newBuffer(size int) *buffer {
 	return b
 }
 
-// release wipes the buffer and gives it back.
+// release wipes the buffer and gives it back; without a buffer it does
+// nothing.
 func (b *buffer) release() {
+	if b == nil {
+		return
+	}
 	clear(b.bytes)
 	b.bytes = b.bytes[:0]
 	switch c := cap(b.bytes); {

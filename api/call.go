@@ -63,6 +63,8 @@ type call struct {
 	// raw is an answer that is not JSON; media is its type.
 	raw   *buffer
 	media string
+	// success is the status of an answer that is no problem.
+	success int
 }
 
 // object is the reference to the path's object of an index.
@@ -70,7 +72,8 @@ func (c *call) object(i int) string { return unescapeSegment(c.objects[i]) }
 
 // run takes a request through its route and answers it.
 func (s *Server) run(x *exchange, r *http.Request, objects []string) {
-	c := &call{exchange: x, service: s.service, server: s, request: r, objects: objects, media: contentJSON}
+	c := &call{exchange: x, service: s.service, server: s, request: r, objects: objects,
+		media: contentJSON, success: x.route.Success}
 	body, err := c.travel()
 	if err != nil {
 		if x.ticket.Op == "" && !x.route.Public {
@@ -84,7 +87,7 @@ func (s *Server) run(x *exchange, r *http.Request, objects []string) {
 	if !x.route.Public {
 		s.describeCharge(x)
 	}
-	x.write(x.route.Success, c.media, body.bytes)
+	x.write(c.success, c.media, body.bytes)
 }
 
 // travel authenticates the caller, reads the request and runs the handler.
@@ -100,9 +103,6 @@ func (c *call) travel() (body *buffer, err error) {
 		}
 	}
 	if err := c.server.readDirectives(&c.ticket, c.request.Header); err != nil {
-		return nil, err
-	}
-	if err := c.refuseIdempotency(); err != nil {
 		return nil, err
 	}
 	if c.query, err = readQuery(c.request.URL, c.route.Query); err != nil {
@@ -133,31 +133,33 @@ func (s *Server) authenticate(x *exchange, r *http.Request) error {
 	return err
 }
 
-// refuseIdempotency refuses a promise that cannot be kept: a client that
-// repeats a change under the same Idempotency-Key counts on its happening
-// once. Operations change nothing and may carry the header.
-func (c *call) refuseIdempotency() error {
-	info := c.route.Op.Info()
-	if info == nil || !info.Changes || c.request.Header[headerIdempotency] == nil {
-		return nil
-	}
-	return kms.Errorf(kms.KindMalformed, "header %s: is not supported by this release", headerIdempotency)
-}
-
-// readRequest decodes the body, or makes sure that there is none.
-func (c *call) readRequest(in any) error {
+// readRequest decodes the body, or makes sure that there is none. It returns
+// the body for the caller to release, nil when there is none.
+func (c *call) readRequest(in any) (*buffer, error) {
 	if c.route.shape == nil {
-		return refuseBody(c.request)
+		return nil, refuseBody(c.request)
 	}
 	b, err := c.server.readBody(c.exchange, c.request)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if b == nil {
-		return decode(nil, c.route.shape, in)
+	var body []byte
+	if b != nil {
+		body = b.bytes
 	}
-	defer b.release()
-	return decode(b.bytes, c.route.shape, in)
+	if err := decode(body, c.route.shape, in); err != nil {
+		b.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+// answer writes what a handler made.
+func (c *call) answer(out any, err error) (*buffer, error) {
+	if err != nil {
+		return nil, err
+	}
+	return c.encode(out)
 }
 
 // refuseBody refuses a body where none has a meaning, rather than to ignore

@@ -25,6 +25,7 @@ type memory struct {
 	mu          sync.Mutex
 	keys        map[uuid.UUID]*kms.Key
 	aliases     map[alias]uuid.UUID
+	claims      map[kms.IdempotencyKey]*claim
 	tenants     map[uuid.UUID]*kms.Tenant
 	projects    map[uuid.UUID][]*kms.Project
 	credentials map[uuid.UUID]*kms.Credential
@@ -35,6 +36,7 @@ type memory struct {
 	quotaFault   error
 	journalFault error
 	storeFault   error
+	claimFault   error
 	panicOnAuth  bool
 
 	token      *soft.Token
@@ -61,7 +63,8 @@ func newMemory(t testing.TB) *memory {
 		}
 	})
 	return &memory{
-		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, tenants: map[uuid.UUID]*kms.Tenant{},
+		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
+		tenants:  map[uuid.UUID]*kms.Tenant{},
 		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},
 		token: token, session: session,
 	}

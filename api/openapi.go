@@ -38,13 +38,16 @@ var commonErrors = []kms.Kind{
 // bodyErrors are those of routes with a body.
 var bodyErrors = []kms.Kind{kms.KindTooLarge, kms.KindUnsupportedMedia, kms.KindInvalidArgument}
 
+// claimErrors are those of an Idempotency-Key.
+var claimErrors = []kms.Kind{kms.KindConflict, kms.KindInvalidArgument}
+
 const introduction = `Sluice is a key management service that many tenants share.
 
 Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A field that is not given is left out: null is refused, as are unknown fields, repeated names and unknown query parameters. The tenant is that of the credential; nothing else names it.
 
 {key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id. A slash in a name is written %2F; paths hold no other escape.
 
-Operations are safe to repeat; each run is charged. Calls that change state refuse the header Idempotency-Key, which this release does not honour.`
+Operations are safe to repeat; each run is charged. A call that changes state takes the header Idempotency-Key, with which it happens once: for 24 hours the same request with the same key, from the same credential, is answered with the first answer's status and the object as it is now, after the caller was authorised anew. Where the first answer showed a secret, the repetition is a conflict that names the id. The same key with another request is refused, and while the first one is under way the repetition is told to wait.`
 
 // buildDocument makes the OpenAPI 3.1 document of a table of routes.
 func buildDocument(table []Route, version string) []byte {
@@ -134,6 +137,9 @@ func (r *Route) problems() map[int][]string {
 	if r.Request != nil {
 		kinds = append(kinds, bodyErrors...)
 	}
+	if r.changes() {
+		kinds = append(kinds, claimErrors...)
+	}
 	kinds = append(kinds, r.Errors...)
 	slices.Sort(kinds)
 	byStatus := make(map[int][]string)
@@ -162,6 +168,9 @@ func parameters(r *Route) []any {
 	if !r.Public {
 		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerTrace))
 	}
+	if r.changes() {
+		list = append(list, parameterReference(headerIdempotency))
+	}
 	return list
 }
 
@@ -185,6 +194,9 @@ var requestHeaders = node{
 	headerDeadline: node{"name": headerDeadline, "in": "header",
 		"schema":      node{"type": "integer", "minimum": 1, "maximum": MaxDeadline.Milliseconds()},
 		"description": "Milliseconds that the client will wait for a slot. Absent: what the tier allows"},
+	headerIdempotency: node{"name": headerIdempotency, "in": "header",
+		"schema":      node{"type": "string", "minLength": 1, "maxLength": kms.MaxIdempotencyKey},
+		"description": "A key of the client's choice, in ASCII, one for each logical request and the same for its repetitions. On operations, which change nothing, it is accepted and has no effect"},
 	headerTrace: node{"name": headerTrace, "in": "header", "schema": node{"type": "string"},
 		"description": "W3C Trace Context; its trace id is recorded"},
 }
@@ -196,6 +208,8 @@ var answerHeaders = node{
 	headerProtection: node{"required": true, "schema": node{"type": "string", "enum": enums[reflect.TypeFor[kms.Protection]()]}, "description": "Of the key that was used"},
 	headerTiming: node{"required": true, "schema": node{"type": "string"},
 		"description": "queue, hsm and total in milliseconds (W3C Server Timing)"},
+	headerReplayed: node{"schema": node{"type": "string", "enum": []string{"true"}},
+		"description": "The request was carried out before, under the same Idempotency-Key; this time nothing was done"},
 	"Retry-After":      node{"schema": node{"type": "integer", "minimum": 1}, "description": "Seconds after which a retry can succeed"},
 	"WWW-Authenticate": node{"required": true, "schema": node{"type": "string"}, "description": "Bearer"},
 	"Location":         node{"schema": node{"type": "string"}, "description": "Path of what was created"},
@@ -215,8 +229,15 @@ func headersOf(r *Route, status int) node {
 		if status == http.StatusCreated {
 			names = append(names, "Location")
 		}
+		if r.changes() {
+			names = append(names, headerReplayed)
+		}
 	case http.StatusUnauthorized:
 		names = append(names, "WWW-Authenticate")
+	case http.StatusConflict:
+		if r.changes() {
+			names = append(names, "Retry-After")
+		}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		names = append(names, "Retry-After")
 	}

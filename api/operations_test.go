@@ -322,19 +322,6 @@ func (w *world) life(t *testing.T) {
 	}
 }
 
-// TestIdempotencyIsRefusedRatherThanPretended covers the changes that a
-// client might repeat and counts on to happen once.
-func TestIdempotencyIsRefusedRatherThanPretended(t *testing.T) {
-	w := newWorld(t)
-	if a := w.sendBad("POST", "/v1/keys", w.acme.token, `{"spec":"SM4"}`, "Idempotency-Key", "once"); a.status != 400 {
-		t.Errorf("a change: %d", a.status)
-	}
-	if list := w.must(200, "GET", "/v1/keys", w.acme.token, ""); len(list.fields["keys"].([]any)) != 0 {
-		t.Error("a key was made")
-	}
-	w.must(200, "POST", "/v1/random", w.acme.token, `{"bytes":16}`, "Idempotency-Key", "once")
-}
-
 // TestAnswersBelongToTheirRequests runs requests of two tenants at once: what
 // is pooled must never be seen by another request.
 func TestAnswersBelongToTheirRequests(t *testing.T) {

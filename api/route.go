@@ -37,6 +37,8 @@ type Route struct {
 	// Errors are the kinds of problems that the route can give beside those
 	// that every route can.
 	Errors []kms.Kind
+	// Secret tells that the answer shows a secret that is shown this once.
+	Secret bool
 	// Media are the content types of answers beside JSON.
 	Media []string
 
@@ -60,30 +62,40 @@ type Parameter struct {
 // NoBody is the request type of routes that take no body at all.
 type NoBody struct{}
 
-// define completes a route with its handler. The handler calls one verb of
-// the service.
+// define completes a route that changes nothing with its handler. The handler
+// calls one verb of the service.
 func define[Req, Resp any](r Route, handle func(*call, *Req) (*Resp, error)) Route {
+	r = complete[Req, Resp](r)
+	if r.changes() {
+		panic("api: " + r.Name + " changes state and is made by change")
+	}
+	r.serve = func(c *call) (*buffer, error) {
+		var in Req
+		body, err := c.readRequest(&in)
+		if err != nil {
+			return nil, err
+		}
+		body.release()
+		return c.answer(handle(c, &in))
+	}
+	return r
+}
+
+// complete fills in what follows from the types of a route.
+func complete[Req, Resp any](r Route) Route {
 	if t := reflect.TypeFor[Req](); t != reflect.TypeFor[NoBody]() {
 		r.Request = t
 	}
 	r.Response = reflect.TypeFor[Resp]()
 	r.shape = shapeOf(r.Request)
-	r.serve = func(c *call) (*buffer, error) {
-		var in Req
-		if err := c.readRequest(&in); err != nil {
-			return nil, err
-		}
-		out, err := handle(c, &in)
-		if err != nil {
-			return nil, err
-		}
-		return c.encode(out)
-	}
 	if r.Success == 0 {
 		r.Success = http.StatusOK
 	}
 	return r
 }
+
+// changes tells whether the route changes stored state.
+func (r *Route) changes() bool { return !r.Public && r.Op.Info().Changes }
 
 // template names the route in logs and metrics.
 func (r *Route) template() string { return r.Method + " " + r.Path }

@@ -42,10 +42,17 @@ func (a administration) credential(c *call) string {
 
 func projectRoutes(a administration) []Route {
 	return []Route{
-		define(Route{Name: a.name + "create-project", Group: a.group, Method: http.MethodPost, Path: a.prefix + "/projects", Op: kms.OpCreateProject,
+		change(Route{Name: a.name + "create-project", Group: a.group, Method: http.MethodPost, Path: a.prefix + "/projects", Op: kms.OpCreateProject,
 			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a project"},
 			func(c *call, in *CreateProjectRequest) (*ProjectResponse, error) {
 				p, err := c.service.CreateProject(c.context, &c.ticket, a.tenant(c), in.Name)
+				if err != nil {
+					return nil, err
+				}
+				return &ProjectResponse{projectOf(p), c.charge()}, nil
+			},
+			func(c *call, name string) (*ProjectResponse, error) {
+				p, err := c.service.ReplayProject(c.context, &c.ticket, c.route.Op, a.tenant(c), name)
 				if err != nil {
 					return nil, err
 				}
@@ -74,9 +81,9 @@ func projectOf(p *kms.Project) Project {
 func credentialRoutes(a administration) []Route {
 	one := a.prefix + "/credentials/{credential}"
 	return []Route{
-		define(Route{Name: a.name + "create-credential", Group: a.group, Method: http.MethodPost, Path: a.prefix + "/credentials", Op: kms.OpCreateCredential,
-			Success: http.StatusCreated, Errors: makeErrors, Summary: "Mint a credential",
-			Description: "The answer shows the credential this once."}, a.createCredential),
+		change(Route{Name: a.name + "create-credential", Group: a.group, Method: http.MethodPost, Path: a.prefix + "/credentials", Op: kms.OpCreateCredential,
+			Success: http.StatusCreated, Secret: true, Errors: makeErrors, Summary: "Mint a credential",
+			Description: "The answer shows the credential this once."}, a.createCredential, a.replayMinted),
 		define(Route{Name: a.name + "list-credentials", Group: a.group, Method: http.MethodGet, Path: a.prefix + "/credentials", Op: kms.OpReadCredential,
 			Errors: makeErrors, Query: pageParameters, Summary: "List credentials"},
 			func(c *call, _ *NoBody) (*CredentialListResponse, error) {
@@ -99,13 +106,20 @@ func credentialRoutes(a administration) []Route {
 				}
 				return &CredentialResponse{credentialOf(cr), c.charge()}, nil
 			}),
-		define(Route{Name: a.name + "rotate-credential", Group: a.group, Method: http.MethodPost, Path: one + "/rotate", Op: kms.OpRotateCredential,
-			Errors: makeErrors, Summary: "Give a credential a new secret",
-			Description: "The answer shows it this once. The old secret stays valid for the overlap, so that clients can change over."}, a.rotateCredential),
-		define(Route{Name: a.name + "revoke-credential", Group: a.group, Method: http.MethodPost, Path: one + "/revoke", Op: kms.OpRevokeCredential,
+		change(Route{Name: a.name + "rotate-credential", Group: a.group, Method: http.MethodPost, Path: one + "/rotate", Op: kms.OpRotateCredential,
+			Secret: true, Errors: makeErrors, Summary: "Give a credential a new secret",
+			Description: "The answer shows it this once. The old secret stays valid for the overlap, so that clients can change over."}, a.rotateCredential, a.replayMinted),
+		change(Route{Name: a.name + "revoke-credential", Group: a.group, Method: http.MethodPost, Path: one + "/revoke", Op: kms.OpRevokeCredential,
 			Errors: makeErrors, Summary: "End a credential at once and for good"},
 			func(c *call, _ *Empty) (*CredentialResponse, error) {
 				cr, err := c.service.RevokeCredential(c.context, &c.ticket, a.tenant(c), a.credential(c))
+				if err != nil {
+					return nil, err
+				}
+				return &CredentialResponse{credentialOf(cr), c.charge()}, nil
+			},
+			func(c *call, id string) (*CredentialResponse, error) {
+				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
 				if err != nil {
 					return nil, err
 				}
@@ -151,6 +165,16 @@ func (a administration) rotateCredential(c *call, in *RotateCredentialRequest) (
 		return nil, err
 	}
 	return &MintedCredentialResponse{credentialOf(cr), token, c.charge()}, nil
+}
+
+// replayMinted is the credential without its secret, which nobody has any
+// more.
+func (a administration) replayMinted(c *call, id string) (*MintedCredentialResponse, error) {
+	cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
+	if err != nil {
+		return nil, err
+	}
+	return &MintedCredentialResponse{Credential: credentialOf(cr), Charge: c.charge()}, nil
 }
 
 func credentialOf(c *kms.Credential) Credential {

@@ -9,19 +9,19 @@ import (
 func tenantRoutes() []Route {
 	group := anyTenant.group
 	return []Route{
-		define(Route{Name: "create-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants", Op: kms.OpCreateTenant,
-			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a tenant"}, createTenant),
+		change(Route{Name: "create-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants", Op: kms.OpCreateTenant,
+			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a tenant"}, createTenant, replayTenant),
 		define(Route{Name: "list-tenants", Group: group, Method: http.MethodGet, Path: "/v1/tenants", Op: kms.OpReadTenant,
 			Errors: makeErrors, Query: pageParameters, Summary: "List tenants"}, listTenants),
 		define(Route{Name: "describe-tenant", Group: group, Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Op: kms.OpReadTenant,
 			Errors: keyErrors, Summary: "Describe a tenant"}, describeTenant),
-		define(Route{Name: "update-tenant", Group: group, Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Op: kms.OpUpdateTenant,
-			Errors: makeErrors, Summary: "Change a tenant's tier or its consent to SEALED keys"}, updateTenant),
-		define(Route{Name: "suspend-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/suspend", Op: kms.OpUpdateTenant,
+		change(Route{Name: "update-tenant", Group: group, Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Op: kms.OpUpdateTenant,
+			Errors: makeErrors, Summary: "Change a tenant's tier or its consent to SEALED keys"}, updateTenant, replayTenant),
+		change(Route{Name: "suspend-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/suspend", Op: kms.OpUpdateTenant,
 			Errors: makeErrors, Summary: "Suspend a tenant",
-			Description: "Its credentials get permission_denied until it is resumed."}, setTenantState(kms.TenantSuspended)),
-		define(Route{Name: "resume-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/resume", Op: kms.OpUpdateTenant,
-			Errors: makeErrors, Summary: "Resume a suspended tenant"}, setTenantState(kms.TenantActive)),
+			Description: "Its credentials get permission_denied until it is resumed."}, setTenantState(kms.TenantSuspended), replayTenant),
+		change(Route{Name: "resume-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/resume", Op: kms.OpUpdateTenant,
+			Errors: makeErrors, Summary: "Resume a suspended tenant"}, setTenantState(kms.TenantActive), replayTenant),
 	}
 }
 
@@ -33,6 +33,17 @@ func createTenant(c *call, in *CreateTenantRequest) (*TenantResponse, error) {
 		return nil, err
 	}
 	c.created(t.ID)
+	return c.tenant(t), nil
+}
+
+func replayTenant(c *call, id string) (*TenantResponse, error) {
+	t, err := c.service.ReplayTenant(c.context, &c.ticket, c.route.Op, id)
+	if err != nil {
+		return nil, err
+	}
+	if c.route.Success == http.StatusCreated {
+		c.created(t.ID)
+	}
 	return c.tenant(t), nil
 }
 

@@ -14,16 +14,16 @@ func versionRoutes() []Route {
 			Errors: moveErrors, Summary: summary, Description: description}
 	}
 	return []Route{
-		define(on("enable-key-version", "enable", kms.OpEnableVersion, "Switch a key version on", ""),
-			onVersion((*kms.Service).EnableVersion)),
-		define(on("disable-key-version", "disable", kms.OpDisableVersion, "Switch a key version off",
+		change(on("enable-key-version", "enable", kms.OpEnableVersion, "Switch a key version on", ""),
+			onVersion((*kms.Service).EnableVersion), replayKey),
+		change(on("disable-key-version", "disable", kms.OpDisableVersion, "Switch a key version off",
 			"What it signed or encrypted can be neither verified nor decrypted until it is enabled."),
-			onVersion((*kms.Service).DisableVersion)),
-		define(on("schedule-version-destruction", "schedule-destruction", kms.OpDestroyVersion, "Schedule a key version's destruction",
+			onVersion((*kms.Service).DisableVersion), replayKey),
+		change(on("schedule-version-destruction", "schedule-destruction", kms.OpDestroyVersion, "Schedule a key version's destruction",
 			"Disables the version at once and erases its material on the date, unless that is cancelled before. "+
-				"The primary version cannot go: rotate the key first."), scheduleDestruction),
-		define(on("cancel-version-destruction", "cancel-destruction", kms.OpCancelDestroy, "Cancel a key version's destruction",
-			"The version stays disabled until it is enabled."), onVersion((*kms.Service).CancelVersionDestruction)),
+				"The primary version cannot go: rotate the key first."), scheduleDestruction, replayKey),
+		change(on("cancel-version-destruction", "cancel-destruction", kms.OpCancelDestroy, "Cancel a key version's destruction",
+			"The version stays disabled until it is enabled."), onVersion((*kms.Service).CancelVersionDestruction), replayKey),
 	}
 }
 

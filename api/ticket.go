@@ -15,6 +15,7 @@ import (
 const (
 	headerRequestID   = "X-Request-Id"
 	headerIdempotency = "Idempotency-Key"
+	headerReplayed    = "Idempotent-Replayed"
 	headerUrgency     = "Sluice-Urgency"
 	headerDeadline    = "Sluice-Deadline-Ms"
 	headerCost        = "Sluice-Cost"

@@ -29,6 +29,7 @@ func TestWholeService(t *testing.T) {
 		{"reencrypt moves a plaintext between keys", w.reencryption},
 		{"keys named in a body are one as foreign and missing", w.namedInBodies},
 		{"certification request is one of the key", w.certificationRequests},
+		{"replay shows the object as it is now", w.replays},
 		{"public key has one value in four forms", w.publicKeys},
 	} {
 		t.Run(c.name, c.test)

@@ -99,7 +99,7 @@ func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*a
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	config := api.Config{
 		Service: kms.NewService(kms.Config{
-			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, CredentialUses: m,
+			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m,
 			Quota: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),
