@@ -147,19 +147,14 @@ func (d *Device) open(c Config) error {
 
 // join tests a token and makes it a node of its domain.
 func (d *Device) join(c NodeConfig, allowUnenforced bool) error {
-	if d.byID[c.ID] != nil || c.ID == EngineID {
-		return fmt.Errorf("the id is taken")
+	if d.byID[c.ID] != nil || c.ID == EngineID || strings.Contains(string(c.ID), "/") {
+		return fmt.Errorf("the id is taken or holds a slash")
 	}
 	n, err := newNode(c, c.Slots, d.log, d.clock)
 	if err != nil {
 		return err
 	}
-	if err := n.selfTest(d.engine); err == nil {
-		if n.enforced, err = n.token.Enforces(); err == nil && !n.enforced && !allowUnenforced {
-			err = fmt.Errorf("the token does not enforce unwrap templates: whoever has the user PIN could extract keys")
-		}
-	}
-	if err != nil {
+	if err := n.prove(d.engine, allowUnenforced); err != nil {
 		n.close()
 		return err
 	}

@@ -505,3 +505,51 @@ func TestWhatTakesSecondsHasSlotsOfItsOwn(t *testing.T) {
 		t.Errorf("the signature is not valid: %v", err)
 	}
 }
+
+// lenient is a token that unwraps clear material, as far as its answer goes.
+type lenient struct{ hsm.Token }
+
+func (lenient) Enforces() (bool, error) { return false, nil }
+
+// broken is a token that loads keys and then cannot use them.
+type broken struct{ hsm.Token }
+
+func (b broken) Load(material []byte, spec kms.Spec, usage kms.Usage) (hsm.Handle, error) {
+	return 0, &hsm.Error{Class: hsm.ClassAmbiguous, Call: "Load"}
+}
+
+func TestTokenThatCannotBeTrustedIsLeftOut(t *testing.T) {
+	domain, tokens := newDomain(t, 1)
+	cases := []struct {
+		name    string
+		spoil   func(hsm.Token) hsm.Token
+		allow   bool
+		serves  bool
+		enforce bool
+	}{
+		{"a good token", func(t hsm.Token) hsm.Token { return t }, false, true, true},
+		{"a token that enforces no template", func(t hsm.Token) hsm.Token { return lenient{t} }, false, false, false},
+		{"the same, allowed", func(t hsm.Token) hsm.Token { return lenient{t} }, true, true, false},
+		{"a token that fails its self-test", func(t hsm.Token) hsm.Token { return broken{t} }, true, false, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			engine, err := soft.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := hsm.Open(hsm.Config{Engine: engine, EngineSlots: 1, AllowUnenforced: c.allow, Log: slog.New(slog.DiscardHandler), Clock: time.Now,
+				Nodes: []hsm.NodeConfig{{ID: "node-1", Domain: domain, Token: c.spoil(openToken(t, domain, tokens[0])), Slots: 1}}})
+			if (err == nil) != c.serves {
+				t.Fatalf("error = %v", err)
+			}
+			if err != nil {
+				return
+			}
+			defer d.Close()
+			if n := d.Status()[0]; n.Enforced != c.enforce {
+				t.Errorf("enforced = %v", n.Enforced)
+			}
+		})
+	}
+}

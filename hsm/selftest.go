@@ -9,6 +9,21 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
+// prove runs the self-test and finds out whether the token enforces the roots'
+// unwrap templates; one that does not is an error unless it is allowed.
+func (n *node) prove(judge *node, allowUnenforced bool) (err error) {
+	if err := n.selfTest(judge); err != nil {
+		return err
+	}
+	if n.enforced, err = n.token.Enforces(); err != nil {
+		return fmt.Errorf("trying the roots' unwrap templates: %w", err)
+	}
+	if !n.enforced && !allowUnenforced {
+		return fmt.Errorf("the token does not enforce unwrap templates: whoever has the user PIN could extract keys")
+	}
+	return nil
+}
+
 // selfTest replays the domain's self-test keys on the node: load, use, check
 // with the engine, tamper. Families that fail are not offered there; it is an
 // error when none passes. It runs before the node takes traffic.

@@ -226,9 +226,6 @@ func (s *suite) caller(t *testing.T) *caller {
 	return newCaller(t, s.token)
 }
 
-// has tells whether the options list the spec.
-func (s *suite) has(spec kms.Spec) bool { return slices.Contains(s.opts.Specs, spec) }
-
 func generate(t *testing.T, token hsm.Token, spec kms.Spec, usage kms.Usage) *key {
 	t.Helper()
 	g, err := token.Generate(spec, usage)

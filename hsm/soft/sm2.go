@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 the curve of SM2 has no other API: crypto/ecdh and PublicKey.Bytes know the NIST curves only
+
 package soft
 
 import (

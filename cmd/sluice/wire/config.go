@@ -14,6 +14,9 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // Config is the configuration of `sluice server`. It is read from a YAML file
@@ -215,7 +218,8 @@ func (c *Config) Validate() error {
 		check(len(d.Tokens) > 0, "hsm.domains[%d].tokens: name at least one", i)
 		for j, t := range d.Tokens {
 			at := fmt.Sprintf("hsm.domains[%d].tokens[%d]", i, j)
-			check(t.ID != "" && !ids[t.ID] && t.ID != "cpu", "%s.id: must be unique, not empty and not cpu", at)
+			check(kms.ValidName(t.ID) && !strings.Contains(t.ID, "/") && !ids[t.ID] && t.ID != string(hsm.EngineID),
+				"%s.id: must be unique, of letters, digits and -_. and not cpu", at)
 			ids[t.ID] = true
 			check(filepath.IsAbs(t.Module), "%s.module: must be an absolute path", at)
 			check(t.Label != "" || t.Serial != "", "%s: needs label or serial", at)
