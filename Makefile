@@ -8,14 +8,14 @@ export CGO_ENABLED := 1
 DATA   ?= .sluice
 LISTEN ?= 127.0.0.1:8440
 # What must be there when tests run: a missing part is a failure, not a skip.
-SLUICE_REQUIRE ?= softhsm,openssl
+SLUICE_REQUIRE ?= softhsm,openssl,nss
 export SLUICE_REQUIRE
 
 VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build deps test test-race test-chaos verify lint vulncheck bench clean
+.PHONY: help run build deps test test-race test-chaos verify lint vulncheck wycheproof fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -27,10 +27,9 @@ build: ## build bin/sluice
 	go build -trimpath -o bin/sluice ./cmd/sluice
 
 deps: ## install what is missing from Debian packages, where that is allowed
-	@./softhsm/install.sh softhsm2 openssl gcc libc6-dev
+	@./softhsm/install.sh softhsm2 openssl gcc libc6-dev libnss3 postgresql
 
-test: deps build ## everything that must hold, in its short form
-	go vet ./...
+test: deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
 	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore/... ./client
 
@@ -48,12 +47,18 @@ lint: ## gofmt, vet, staticcheck, arrows
 	go run $(STATICCHECK) ./...
 	go test -run 'Arrows|Fence|JunkDrawer|Unreachable' .
 
+wycheproof: deps ## Project Wycheproof's vectors through every driver (a module of its own)
+	cd hsm/wycheproof && go test -timeout 20m ./...
+
+fuzz: ## ten seconds of each fuzz target, from the kept corpora
+	./fuzz.sh 10s
+
 vulncheck: ## govulncheck with a pinned copy of the vulnerability database
 	go mod download $(VULNDB)
 	go run $(GOVULNCHECK) -db file://$$(go list -m -f '{{.Dir}}' $(VULNDB))/data/osv ./...
 
-bench: deps build ## benchmarks; ratios in one run
-	go test -run '^$$' -bench . -benchtime 1s ./bench/...
+bench: deps build ## what Sluice costs over a thin wrapper; ratios in one run
+	go run ./bench/overhead -sluice bin/sluice -connections 128
 
 clean: ## remove what was built, not the data
 	rm -rf bin
