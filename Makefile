@@ -32,6 +32,8 @@ deps: ## install what is missing from Debian packages, where that is allowed
 test: deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
 	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore/... ./client
+	$(MAKE) --no-print-directory wycheproof
+	./fuzz.sh 2s
 
 test-race: deps ## all tests under the race detector
 	go test -timeout 60m -race ./...
