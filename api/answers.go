@@ -11,60 +11,96 @@ func (w *writer) used(a kms.Algorithm, version uint32, m *Meta) {
 	w.text("protection", string(m.Protection))
 }
 
+// verified writes that a checksum was right, if it was given.
+func (w *writer) verified(name string, given bool) {
+	if given {
+		w.truth(name, true)
+	}
+}
+
 func (r *EncryptResponse) appendTo(w *writer) {
 	w.bytes("ciphertext", r.Ciphertext)
+	w.number("ciphertext_crc32c", r.CiphertextCRC32C)
+	w.verified("verified_plaintext_crc32c", r.VerifiedPlaintextCRC32C)
+	w.verified("verified_aad_crc32c", r.VerifiedAADCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *DecryptResponse) appendTo(w *writer) {
 	w.bytes("plaintext", r.Plaintext)
+	w.number("plaintext_crc32c", r.PlaintextCRC32C)
+	w.verified("verified_ciphertext_crc32c", r.VerifiedCiphertextCRC32C)
+	w.verified("verified_aad_crc32c", r.VerifiedAADCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *SignResponse) appendTo(w *writer) {
 	w.bytes("signature", r.Signature)
+	w.number("signature_crc32c", r.SignatureCRC32C)
+	w.verified("verified_message_crc32c", r.VerifiedMessageCRC32C)
+	w.verified("verified_digest_crc32c", r.VerifiedDigestCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *VerifyResponse) appendTo(w *writer) {
 	w.truth("valid", r.Valid)
+	w.verified("verified_message_crc32c", r.VerifiedMessageCRC32C)
+	w.verified("verified_digest_crc32c", r.VerifiedDigestCRC32C)
+	w.verified("verified_signature_crc32c", r.VerifiedSignatureCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *MACResponse) appendTo(w *writer) {
 	w.bytes("mac", r.MAC)
+	w.number("mac_crc32c", r.MACCRC32C)
+	w.verified("verified_message_crc32c", r.VerifiedMessageCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *VerifyMACResponse) appendTo(w *writer) {
 	w.truth("valid", r.Valid)
+	w.verified("verified_message_crc32c", r.VerifiedMessageCRC32C)
+	w.verified("verified_mac_crc32c", r.VerifiedMACCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *DataKeyResponse) appendTo(w *writer) {
 	w.bytes("plaintext", r.Plaintext)
 	w.bytes("ciphertext", r.Ciphertext)
+	w.number("plaintext_crc32c", r.PlaintextCRC32C)
+	w.number("ciphertext_crc32c", r.CiphertextCRC32C)
+	w.verified("verified_aad_crc32c", r.VerifiedAADCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *WrappedDataKeyResponse) appendTo(w *writer) {
 	w.bytes("ciphertext", r.Ciphertext)
+	w.number("ciphertext_crc32c", r.CiphertextCRC32C)
+	w.verified("verified_aad_crc32c", r.VerifiedAADCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *ReencryptResponse) appendTo(w *writer) {
 	w.bytes("ciphertext", r.Ciphertext)
 	w.number("source_version", r.SourceVersion)
+	w.number("ciphertext_crc32c", r.CiphertextCRC32C)
+	w.verified("verified_ciphertext_crc32c", r.VerifiedCiphertextCRC32C)
+	w.verified("verified_aad_crc32c", r.VerifiedAADCRC32C)
+	w.verified("verified_destination_aad_crc32c", r.VerifiedDestinationAADCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *WrapResponse) appendTo(w *writer) {
 	w.bytes("wrapped", r.Wrapped)
+	w.number("wrapped_crc32c", r.WrappedCRC32C)
+	w.verified("verified_plaintext_crc32c", r.VerifiedPlaintextCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *UnwrapResponse) appendTo(w *writer) {
 	w.bytes("plaintext", r.Plaintext)
+	w.number("plaintext_crc32c", r.PlaintextCRC32C)
+	w.verified("verified_wrapped_crc32c", r.VerifiedWrappedCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
@@ -81,11 +117,13 @@ func (r *DeriveResponse) appendTo(w *writer) {
 func (r *EncapsulateResponse) appendTo(w *writer) {
 	w.bytes("secret", r.Secret)
 	w.bytes("ciphertext", r.Ciphertext)
+	w.number("ciphertext_crc32c", r.CiphertextCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 
 func (r *DecapsulateResponse) appendTo(w *writer) {
 	w.bytes("secret", r.Secret)
+	w.verified("verified_ciphertext_crc32c", r.VerifiedCiphertextCRC32C)
 	w.used(r.Algorithm, r.Version, &r.Meta)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,6 +109,7 @@ func (c *call) travel() (body *buffer, err error) {
 	if c.query, err = readQuery(c.request.URL, c.route.Query); err != nil {
 		return nil, err
 	}
+	c.ticket.DryRun = c.query[dryRunParameter.Name] == "true"
 	return c.route.serve(c)
 }
 
@@ -156,7 +158,10 @@ func (c *call) readRequest(in any) (*buffer, error) {
 
 // answer writes what a handler made.
 func (c *call) answer(out any, err error) (*buffer, error) {
-	if err != nil {
+	switch {
+	case err == errDryRun:
+		return c.answerDryRun()
+	case err != nil:
 		return nil, err
 	}
 	return c.encode(out)
@@ -199,6 +204,9 @@ func readQuery(u *url.URL, known []Parameter) (map[string]string, error) {
 			if n, err := strconv.ParseUint(given[0], 10, 32); err != nil || n < 1 || n > uint64(p.Max) {
 				return nil, kms.Errorf(kms.KindMalformed, "query: %s must be a whole number from 1 to %d", p.Name, p.Max)
 			}
+		}
+		if p.Values != nil && !slices.Contains(p.Values, given[0]) {
+			return nil, kms.Errorf(kms.KindMalformed, "query: %s must be one of %v", p.Name, p.Values)
 		}
 		query[p.Name] = given[0]
 	}

@@ -80,7 +80,7 @@ func csr(c *call, in *CSRRequest) (*CSRResponse, error) {
 		Subject: subject, DNSNames: in.DNSNames, Emails: in.Emails, Addresses: addresses, URIs: uris,
 		Algorithm: in.Algorithm, Version: in.Version,
 	})
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	if media := preferred(c.request.Header["Accept"], c.route.Media); media != "" {

@@ -92,7 +92,7 @@ func TestCertificationRequestMayNameNothing(t *testing.T) {
 func TestBadNamesInACertificationRequestAreNamedNotRepeated(t *testing.T) {
 	w := newWorld(t)
 	key := "/v1/keys/" + w.key(w.acme, kms.SpecP256, "", "")
-	before := w.operations.Load()
+	before := w.nodeCalls.Load()
 	for _, c := range []struct {
 		name, body string
 		status     int
@@ -119,7 +119,7 @@ func TestBadNamesInACertificationRequestAreNamedNotRepeated(t *testing.T) {
 			}
 		})
 	}
-	if n := w.operations.Load(); n != before {
+	if n := w.nodeCalls.Load(); n != before {
 		t.Errorf("%d operations reached a node", n-before)
 	}
 }

@@ -156,9 +156,14 @@ func TestAnswersAreTheirTypes(t *testing.T) {
 	p256 := "/v1/keys/" + w.key(w.acme, kms.SpecP256, "", "")
 	hmac := "/v1/keys/" + w.key(w.acme, kms.SpecHMAC256, "", "")
 	send := func(path, body string) *answer { t.Helper(); return w.must(200, "POST", path, w.acme.token, body) }
-	encrypted := send(aes+"/encrypt", `{"plaintext":"aGVsbG8="}`)
-	signed := send(p256+"/sign", `{"message":"aGVsbG8="}`)
+	encrypted := send(aes+"/encrypt", `{"plaintext":"aGVsbG8=","aad_crc32c":0}`)
+	signed := send(p256+"/sign", `{"message":"aGVsbG8=","digest_crc32c":0}`)
 	macced := send(hmac+"/mac", `{"message":"aGVsbG8="}`)
+	wrapper := "/v1/keys/" + w.key(w.acme, kms.SpecAES256, kms.UsageWrapUnwrap, "")
+	wrapped := send(wrapper+"/wrap", `{"plaintext":"aGVsbG8="}`)
+	agree := "/v1/keys/" + w.key(w.acme, kms.SpecP256, kms.UsageKeyAgreement, "")
+	kem := "/v1/keys/" + w.key(w.acme, kms.SpecMLKEM768, "", "")
+	encapsulated := send(kem+"/encapsulate", `{}`)
 	for _, c := range []struct {
 		name   string
 		answer *answer
@@ -173,6 +178,13 @@ func TestAnswersAreTheirTypes(t *testing.T) {
 		{"verify-mac", send(hmac+"/verify-mac", object(map[string]any{"message": "aGVsbG8=", "mac": macced.text("mac")})), &api.VerifyMACResponse{}},
 		{"datakey", send(aes+"/datakey", `{"spec":"AES_256"}`), &api.DataKeyResponse{}},
 		{"datakey/wrapped", send(aes+"/datakey/wrapped", `{"bytes":16}`), &api.WrappedDataKeyResponse{}},
+		{"reencrypt", send(aes+"/reencrypt", object(map[string]any{"ciphertext": encrypted.text("ciphertext"), "source_key": strings.TrimPrefix(aes, "/v1/keys/"), "aad_crc32c": 0})), &api.ReencryptResponse{}},
+		{"wrap", wrapped, &api.WrapResponse{}},
+		{"unwrap", send(wrapper+"/unwrap", object(map[string]any{"wrapped": wrapped.text("wrapped")})), &api.UnwrapResponse{}},
+		{"shared-secret", send(agree+"/shared-secret", object(map[string]any{"public_key": encode(w.spki(agree))})), &api.SharedSecretResponse{}},
+		{"derive", send("/v1/keys/"+w.key(w.acme, kms.SpecHMAC256, kms.UsageDerive, "")+"/derive", `{"bytes":16}`), &api.DeriveResponse{}},
+		{"encapsulate", encapsulated, &api.EncapsulateResponse{}},
+		{"decapsulate", send(kem+"/decapsulate", object(map[string]any{"ciphertext": encapsulated.text("ciphertext")})), &api.DecapsulateResponse{}},
 		{"random", send("/v1/random", `{"bytes":32}`), &api.RandomResponse{}},
 		{"digest", send("/v1/digest", `{"algorithm":"SHA_256","data":""}`), &api.DigestResponse{}},
 	} {

@@ -39,9 +39,9 @@ type memory struct {
 	claimFault   error
 	panicOnAuth  bool
 
-	token      *soft.Token
-	session    hsm.Session
-	operations atomic.Int64 // that reached a node
+	token     *soft.Token
+	session   hsm.Session
+	nodeCalls atomic.Int64 // that reached a node
 }
 
 func newMemory(t testing.TB) *memory {
@@ -407,7 +407,7 @@ func (d device) ProtectionFor(uuid.UUID, kms.Spec) (kms.Protection, error) {
 }
 
 func (d device) Do(_ context.Context, _ kms.NodeID, w *kms.Work) error {
-	d.operations.Add(1)
+	d.nodeCalls.Add(1)
 	call := &hsm.Call{
 		Verb: w.Verb, Algorithm: w.Algorithm, Digest: w.Digest, Input: w.Input, Prehashed: w.Prehashed,
 		Signature: w.Signature, Nonce: w.Nonce, AAD: w.AAD, UserID: w.UserID, Order: w.Order, Length: w.Length,
@@ -435,7 +435,7 @@ func (d device) Do(_ context.Context, _ kms.NodeID, w *kms.Work) error {
 }
 
 func (d device) Generate(_ context.Context, _ kms.NodeID, key *kms.Key, v *kms.Version) error {
-	d.operations.Add(1)
+	d.nodeCalls.Add(1)
 	made, err := d.token.Generate(key.Spec, key.Usage)
 	if err != nil {
 		return err
@@ -470,5 +470,5 @@ func (d device) Unseal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, 
 
 func (d device) Status() []kms.NodeStatus {
 	return []kms.NodeStatus{{ID: memoryNode, Driver: "soft", State: "up", Slots: 1,
-		Families: []kms.Family{kms.FamilyAES}, Operations: uint64(d.operations.Load())}}
+		Families: []kms.Family{kms.FamilyAES}, Operations: uint64(d.nodeCalls.Load())}}
 }

@@ -51,7 +51,7 @@ const claimRetry = time.Second
 func (c *call) claim(body *buffer) (*kms.Claim, *kms.IdempotencyRecord, error) {
 	values := c.request.Header[headerIdempotency]
 	switch {
-	case len(values) == 0:
+	case len(values) == 0, c.ticket.DryRun:
 		return nil, nil, nil
 	case len(values) > 1:
 		return nil, nil, kms.Errorf(kms.KindMalformed, "header %s: is given more than once", headerIdempotency)

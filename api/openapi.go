@@ -47,7 +47,11 @@ Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A fie
 
 {key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id. A slash in a name is written %2F; paths hold no other escape.
 
-Operations are safe to repeat; each run is charged. A call that changes state takes the header Idempotency-Key, with which it happens once: for 24 hours the same request with the same key, from the same credential, is answered with the first answer's status and the object as it is now, after the caller was authorised anew. Where the first answer showed a secret, the repetition is a conflict that names the id. The same key with another request is refused, and while the first one is under way the repetition is told to wait.`
+Operations are safe to repeat; each run is charged. A call that changes state takes the header Idempotency-Key, with which it happens once: for 24 hours the same request with the same key, from the same credential, is answered with the first answer's status and the object as it is now, after the caller was authorised anew. Where the first answer showed a secret, the repetition is a conflict that names the id. The same key with another request is refused, and while the first one is under way the repetition is told to wait.
+
+With the query dry_run=true an operation or a change is checked and priced but not done.
+
+Requests may give a CRC32C (Castagnoli) of their bytes, which is checked before anything is done; the answer says which ones were, and gives those of its own bytes.`
 
 // buildDocument makes the OpenAPI 3.1 document of a table of routes.
 func buildDocument(table []Route, version string) []byte {
@@ -112,12 +116,23 @@ func (s *schemas) responses(r *Route) node {
 	if r.Response != nil {
 		schema = s.reference(r.Response, false)
 	}
+	var dry node
+	if r.takesDryRun() {
+		dry = s.reference(reflect.TypeFor[DryRunResponse](), false)
+		if r.Success == http.StatusOK {
+			schema = node{"oneOf": []any{schema, dry}}
+		}
+	}
 	content := node{contentJSON: node{"schema": schema}}
 	for _, media := range r.Media {
 		content[media] = node{}
 	}
 	responses := node{strconv.Itoa(r.Success): node{
 		"description": http.StatusText(r.Success), "content": content, "headers": headersOf(r, r.Success)}}
+	if dry != nil && r.Success != http.StatusOK {
+		responses[strconv.Itoa(http.StatusOK)] = node{
+			"description": "Of a dry run", "content": node{contentJSON: node{"schema": dry}}, "headers": headersOf(r, http.StatusOK)}
+	}
 	for status, codes := range r.problems() {
 		responses[strconv.Itoa(status)] = node{
 			"description": http.StatusText(status) + ": " + strings.Join(codes, ", "),
@@ -158,8 +173,13 @@ func parameters(r *Route) []any {
 	for _, p := range r.Query {
 		schema := node{"type": "string"}
 		doc := p.Doc
-		if p.Max > 0 {
+		switch {
+		case p.Max > 0:
 			schema = node{"type": "integer", "minimum": 1, "maximum": p.Max}
+		case p.Values != nil:
+			schema["enum"] = p.Values
+		}
+		if p.Default != "" {
 			doc += ". Absent: " + p.Default
 		}
 		list = append(list, node{"name": p.Name, "in": "query", "description": doc, "schema": schema})
@@ -218,7 +238,7 @@ var answerHeaders = node{
 func headersOf(r *Route, status int) node {
 	names := []string{headerRequestID}
 	switch status {
-	case r.Success:
+	case r.Success, http.StatusOK:
 		if r.Public {
 			break
 		}
@@ -229,7 +249,7 @@ func headersOf(r *Route, status int) node {
 		if status == http.StatusCreated {
 			names = append(names, "Location")
 		}
-		if r.changes() {
+		if r.changes() && status == r.Success {
 			names = append(names, headerReplayed)
 		}
 	case http.StatusUnauthorized:

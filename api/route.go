@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -52,9 +53,11 @@ type Route struct {
 // Parameter is a query parameter.
 type Parameter struct {
 	Name string
-	// Max is the largest value of a whole number from 1; 0 for a string.
+	// Max is the largest value of a whole number from 1; 0 for a text.
 	Max uint32
-	// Default is what an absent number stands for, in words.
+	// Values are all that a text can be; nil for any.
+	Values []string
+	// Default is what an absent number or one of Values stands for, in words.
 	Default string
 	Doc     string
 }
@@ -90,6 +93,9 @@ func complete[Req, Resp any](r Route) Route {
 	r.shape = shapeOf(r.Request)
 	if r.Success == 0 {
 		r.Success = http.StatusOK
+	}
+	if r.takesDryRun() {
+		r.Query = append(slices.Clone(r.Query), dryRunParameter)
 	}
 	return r
 }

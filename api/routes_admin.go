@@ -46,7 +46,7 @@ func projectRoutes(a administration) []Route {
 			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a project"},
 			func(c *call, in *CreateProjectRequest) (*ProjectResponse, error) {
 				p, err := c.service.CreateProject(c.context, &c.ticket, a.tenant(c), in.Name)
-				if err != nil {
+				if err := c.carriedOut(err); err != nil {
 					return nil, err
 				}
 				return &ProjectResponse{projectOf(p), c.charge()}, nil
@@ -113,7 +113,7 @@ func credentialRoutes(a administration) []Route {
 			Errors: makeErrors, Summary: "End a credential at once and for good"},
 			func(c *call, _ *Empty) (*CredentialResponse, error) {
 				cr, err := c.service.RevokeCredential(c.context, &c.ticket, a.tenant(c), a.credential(c))
-				if err != nil {
+				if err := c.carriedOut(err); err != nil {
 					return nil, err
 				}
 				return &CredentialResponse{credentialOf(cr), c.charge()}, nil
@@ -141,7 +141,7 @@ func (a administration) createCredential(c *call, in *CreateCredentialRequest) (
 		Name: in.Name, Project: in.Project, Component: in.Component, Scopes: in.Scopes,
 		Expires: in.ExpiresAt, Networks: networks,
 	})
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	c.created(cr.ID)
@@ -161,7 +161,7 @@ func (a administration) rotateCredential(c *call, in *RotateCredentialRequest) (
 		overlap = time.Duration(*in.OverlapHours) * time.Hour
 	}
 	cr, token, err := c.service.RotateCredential(c.context, &c.ticket, a.tenant(c), a.credential(c), overlap)
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	return &MintedCredentialResponse{credentialOf(cr), token, c.charge()}, nil

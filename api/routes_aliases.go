@@ -22,7 +22,7 @@ func aliasRoutes() []Route {
 
 func setAlias(c *call, in *SetAliasRequest) (*AliasResponse, error) {
 	alias := c.object(0)
-	if err := c.service.SetAlias(c.context, &c.ticket, in.Key, alias); err != nil {
+	if err := c.carriedOut(c.service.SetAlias(c.context, &c.ticket, in.Key, alias)); err != nil {
 		return nil, err
 	}
 	return &AliasResponse{Alias{alias, c.ticket.Key.ID}, c.charge()}, nil
@@ -39,7 +39,7 @@ func replaySetAlias(c *call, _ string) (*AliasResponse, error) {
 
 func deleteAlias(c *call, _ *NoBody) (*DeletedAliasResponse, error) {
 	alias := c.object(0)
-	if err := c.service.DeleteAlias(c.context, &c.ticket, alias); err != nil {
+	if err := c.carriedOut(c.service.DeleteAlias(c.context, &c.ticket, alias)); err != nil {
 		return nil, err
 	}
 	return &DeletedAliasResponse{alias, c.charge()}, nil

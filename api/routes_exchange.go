@@ -31,36 +31,62 @@ func exchangeRoutes() []Route {
 }
 
 func reencrypt(c *call, in *ReencryptRequest) (*ReencryptResponse, error) {
+	if err := verifyChecksums(checksum{"ciphertext", in.Ciphertext, in.CiphertextCRC32C}, checksum{"aad", in.AAD, in.AADCRC32C},
+		checksum{"destination_aad", in.DestinationAAD, in.DestinationAADCRC32C}); err != nil {
+		return nil, err
+	}
 	out, err := c.service.Reencrypt(c.context, &c.ticket, c.object(0), kms.ReencryptInput{
 		Ciphertext: in.Ciphertext, SourceKey: in.SourceKey, AAD: in.AAD, DestinationAAD: in.DestinationAAD,
 		SourceAlgorithm: in.SourceAlgorithm, SourceVersion: in.SourceVersion, SourceOrder: in.SourceOrder, SourceIV: in.SourceIV,
 	})
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
-	return &ReencryptResponse{out.Ciphertext, out.SourceVersion, c.ticket.Algorithm, out.Version, c.meta()}, nil
+	return &ReencryptResponse{
+		Ciphertext: out.Ciphertext, SourceVersion: out.SourceVersion, Algorithm: c.ticket.Algorithm, Version: out.Version,
+		CiphertextCRC32C:         crc32c(out.Ciphertext),
+		VerifiedCiphertextCRC32C: in.CiphertextCRC32C != nil, VerifiedAADCRC32C: in.AADCRC32C != nil,
+		VerifiedDestinationAADCRC32C: in.DestinationAADCRC32C != nil,
+		Meta:                         c.meta(),
+	}, nil
 }
 
 func wrap(c *call, in *WrapRequest) (*WrapResponse, error) {
 	defer clear(in.Plaintext)
-	out, version, err := c.service.Wrap(c.context, &c.ticket, c.object(0), in.Plaintext)
-	if err != nil {
+	if err := verifyChecksums(checksum{"plaintext", in.Plaintext, in.PlaintextCRC32C}); err != nil {
 		return nil, err
 	}
-	return &WrapResponse{out, c.ticket.Algorithm, version, c.meta()}, nil
+	out, version, err := c.service.Wrap(c.context, &c.ticket, c.object(0), in.Plaintext)
+	if err := c.carriedOut(err); err != nil {
+		return nil, err
+	}
+	return &WrapResponse{
+		Wrapped: out, Algorithm: c.ticket.Algorithm, Version: version,
+		WrappedCRC32C:           crc32c(out),
+		VerifiedPlaintextCRC32C: in.PlaintextCRC32C != nil,
+		Meta:                    c.meta(),
+	}, nil
 }
 
 func unwrap(c *call, in *UnwrapRequest) (*UnwrapResponse, error) {
-	out, version, err := c.service.Unwrap(c.context, &c.ticket, c.object(0), in.Wrapped, in.Version)
-	if err != nil {
+	if err := verifyChecksums(checksum{"wrapped", in.Wrapped, in.WrappedCRC32C}); err != nil {
 		return nil, err
 	}
-	return &UnwrapResponse{out, c.ticket.Algorithm, version, c.meta()}, nil
+	out, version, err := c.service.Unwrap(c.context, &c.ticket, c.object(0), in.Wrapped, in.Version)
+	if err := c.carriedOut(err); err != nil {
+		return nil, err
+	}
+	return &UnwrapResponse{
+		Plaintext: out, Algorithm: c.ticket.Algorithm, Version: version,
+		PlaintextCRC32C:       crc32c(out),
+		VerifiedWrappedCRC32C: in.WrappedCRC32C != nil,
+		Meta:                  c.meta(),
+	}, nil
 }
 
 func sharedSecret(c *call, in *SharedSecretRequest) (*SharedSecretResponse, error) {
 	out, err := c.service.SharedSecret(c.context, &c.ticket, c.object(0), in.PublicKey, in.Version)
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	return &SharedSecretResponse{out, c.ticket.Algorithm, c.ticket.Version, c.meta()}, nil
@@ -70,7 +96,7 @@ func derive(c *call, in *DeriveRequest) (*DeriveResponse, error) {
 	out, err := c.service.Derive(c.context, &c.ticket, c.object(0), kms.DeriveInput{
 		Context: in.Context, Length: *in.Bytes, Algorithm: in.Algorithm, Version: in.Version,
 	})
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	return &DeriveResponse{out, c.ticket.Algorithm, c.ticket.Version, c.meta()}, nil
@@ -78,16 +104,27 @@ func derive(c *call, in *DeriveRequest) (*DeriveResponse, error) {
 
 func encapsulate(c *call, in *EncapsulateRequest) (*EncapsulateResponse, error) {
 	out, err := c.service.Encapsulate(c.context, &c.ticket, c.object(0), in.Version)
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
-	return &EncapsulateResponse{out.Secret, out.Ciphertext, c.ticket.Algorithm, out.Version, c.meta()}, nil
+	return &EncapsulateResponse{
+		Secret: out.Secret, Ciphertext: out.Ciphertext, Algorithm: c.ticket.Algorithm, Version: out.Version,
+		CiphertextCRC32C: crc32c(out.Ciphertext),
+		Meta:             c.meta(),
+	}, nil
 }
 
 func decapsulate(c *call, in *DecapsulateRequest) (*DecapsulateResponse, error) {
-	out, err := c.service.Decapsulate(c.context, &c.ticket, c.object(0), in.Ciphertext, in.Version)
-	if err != nil {
+	if err := verifyChecksums(checksum{"ciphertext", in.Ciphertext, in.CiphertextCRC32C}); err != nil {
 		return nil, err
 	}
-	return &DecapsulateResponse{out, c.ticket.Algorithm, c.ticket.Version, c.meta()}, nil
+	out, err := c.service.Decapsulate(c.context, &c.ticket, c.object(0), in.Ciphertext, in.Version)
+	if err := c.carriedOut(err); err != nil {
+		return nil, err
+	}
+	return &DecapsulateResponse{
+		Secret: out, Algorithm: c.ticket.Algorithm, Version: c.ticket.Version,
+		VerifiedCiphertextCRC32C: in.CiphertextCRC32C != nil,
+		Meta:                     c.meta(),
+	}, nil
 }

@@ -77,7 +77,7 @@ func createKey(c *call, in *CreateKeyRequest) (*KeyResponse, error) {
 		Description: in.Description, Tags: in.Tags, DeletionProtection: in.DeletionProtection,
 		RotationPeriod: rotation,
 	})
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	c.created(key.ID)
@@ -154,7 +154,7 @@ func scheduleDeletion(c *call, in *ScheduleDeletionRequest) (*KeyResponse, error
 }
 
 func (c *call) keyOr(k *kms.Key, err error) (*KeyResponse, error) {
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	return c.key(k), nil

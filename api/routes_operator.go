@@ -29,7 +29,7 @@ func createTenant(c *call, in *CreateTenantRequest) (*TenantResponse, error) {
 	t, err := c.service.CreateTenant(c.context, &c.ticket, kms.CreateTenantInput{
 		Name: in.Name, Tier: in.Tier, AllowSealed: in.AllowSealed,
 	})
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	c.created(t.ID)
@@ -78,7 +78,7 @@ func setTenantState(state kms.TenantState) func(*call, *Empty) (*TenantResponse,
 }
 
 func (c *call) tenantOr(t *kms.Tenant, err error) (*TenantResponse, error) {
-	if err != nil {
+	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
 	return c.tenant(t), nil

@@ -55,10 +55,11 @@ type EncapsulateInput struct {
 
 // EncapsulateOutput is the output of Encapsulate.
 type EncapsulateOutput struct {
-	Secret     []byte    `json:"secret"`     // the shared secret
-	Ciphertext []byte    `json:"ciphertext"` // from which Decapsulate recovers it
-	Algorithm  Algorithm `json:"algorithm"`
-	Version    uint32    `json:"version"`
+	Secret           []byte    `json:"secret"`     // the shared secret
+	Ciphertext       []byte    `json:"ciphertext"` // from which Decapsulate recovers it
+	Algorithm        Algorithm `json:"algorithm"`
+	Version          uint32    `json:"version"`
+	CiphertextCRC32C uint32    `json:"ciphertext_crc32c"`
 	Meta
 }
 
@@ -71,13 +72,17 @@ func (c *Client) Encapsulate(ctx context.Context, key string, in EncapsulateInpu
 type DecapsulateInput struct {
 	Ciphertext []byte `json:"ciphertext"`
 	Version    uint32 `json:"version,omitzero"` // that it was made for; 0: the primary version
+	// CiphertextCRC32C is the sum of Ciphertext, for the service to check; nil is none. See
+	// CRC32C.
+	CiphertextCRC32C *uint32 `json:"ciphertext_crc32c,omitzero"`
 }
 
 // DecapsulateOutput is the output of Decapsulate.
 type DecapsulateOutput struct {
-	Secret    []byte    `json:"secret"`
-	Algorithm Algorithm `json:"algorithm"`
-	Version   uint32    `json:"version"`
+	Secret                   []byte    `json:"secret"`
+	Algorithm                Algorithm `json:"algorithm"`
+	Version                  uint32    `json:"version"`
+	VerifiedCiphertextCRC32C bool      `json:"verified_ciphertext_crc32c,omitzero"`
 	Meta
 }
 

@@ -14,15 +14,21 @@ type EncryptInput struct {
 	Algorithm Algorithm `json:"algorithm,omitzero"` // "": the key's default
 	Version   uint32    `json:"version,omitzero"`   // asymmetric keys only; 0: the primary version
 	Order     SM2Order  `json:"order,omitzero"`     // SM2PKE only; "": SM2OrderC1C3C2
+	// Sums of the fields above, for the service to check; nil is none. See CRC32C.
+	PlaintextCRC32C *uint32 `json:"plaintext_crc32c,omitzero"`
+	AADCRC32C       *uint32 `json:"aad_crc32c,omitzero"`
 }
 
 // EncryptOutput is the output of Encrypt.
 type EncryptOutput struct {
 	// Ciphertext of a symmetric key is an envelope that names key and
 	// version; of others it is the algorithm's standard ciphertext.
-	Ciphertext []byte    `json:"ciphertext"`
-	Algorithm  Algorithm `json:"algorithm"`
-	Version    uint32    `json:"version"`
+	Ciphertext              []byte    `json:"ciphertext"`
+	Algorithm               Algorithm `json:"algorithm"`
+	Version                 uint32    `json:"version"`
+	CiphertextCRC32C        uint32    `json:"ciphertext_crc32c"`
+	VerifiedPlaintextCRC32C bool      `json:"verified_plaintext_crc32c,omitzero"`
+	VerifiedAADCRC32C       bool      `json:"verified_aad_crc32c,omitzero"`
 	Meta
 }
 
@@ -41,13 +47,19 @@ type DecryptInput struct {
 	// IV is the initialisation vector of CBC, 16 bytes. CBC opens what older
 	// systems encrypted, for credentials with the scope key:decrypt-legacy.
 	IV []byte `json:"iv,omitzero"`
+	// Sums of the fields above, for the service to check; nil is none. See CRC32C.
+	CiphertextCRC32C *uint32 `json:"ciphertext_crc32c,omitzero"`
+	AADCRC32C        *uint32 `json:"aad_crc32c,omitzero"`
 }
 
 // DecryptOutput is the output of Decrypt.
 type DecryptOutput struct {
-	Plaintext []byte    `json:"plaintext"`
-	Algorithm Algorithm `json:"algorithm"`
-	Version   uint32    `json:"version"`
+	Plaintext                []byte    `json:"plaintext"`
+	Algorithm                Algorithm `json:"algorithm"`
+	Version                  uint32    `json:"version"`
+	PlaintextCRC32C          uint32    `json:"plaintext_crc32c"`
+	VerifiedCiphertextCRC32C bool      `json:"verified_ciphertext_crc32c,omitzero"`
+	VerifiedAADCRC32C        bool      `json:"verified_aad_crc32c,omitzero"`
 	Meta
 }
 
@@ -63,14 +75,20 @@ type DataKeyInput struct {
 	Bytes int    `json:"bytes,omitzero"` // length, MinDataKey to MaxDataKey
 	Spec  Spec   `json:"spec,omitzero"`  // SpecAES128 or SpecSM4 for 16 bytes, SpecAES256 for 32
 	AAD   []byte `json:"aad,omitzero"`   // needed again to decrypt; nil is none
+	// AADCRC32C is the sum of AAD, for the service to check; nil is none. See
+	// CRC32C.
+	AADCRC32C *uint32 `json:"aad_crc32c,omitzero"`
 }
 
 // DataKeyOutput is the output of DataKey.
 type DataKeyOutput struct {
-	Plaintext  []byte    `json:"plaintext"`  // the data key
-	Ciphertext []byte    `json:"ciphertext"` // the data key encrypted; Decrypt gives it back
-	Algorithm  Algorithm `json:"algorithm"`  // by which it is encrypted
-	Version    uint32    `json:"version"`
+	Plaintext         []byte    `json:"plaintext"`  // the data key
+	Ciphertext        []byte    `json:"ciphertext"` // the data key encrypted; Decrypt gives it back
+	Algorithm         Algorithm `json:"algorithm"`  // by which it is encrypted
+	Version           uint32    `json:"version"`
+	PlaintextCRC32C   uint32    `json:"plaintext_crc32c"`
+	CiphertextCRC32C  uint32    `json:"ciphertext_crc32c"`
+	VerifiedAADCRC32C bool      `json:"verified_aad_crc32c,omitzero"`
 	Meta
 }
 
@@ -82,9 +100,11 @@ func (c *Client) DataKey(ctx context.Context, key string, in DataKeyInput) (*Dat
 
 // WrappedDataKeyOutput is the output of DataKeyWrapped.
 type WrappedDataKeyOutput struct {
-	Ciphertext []byte    `json:"ciphertext"` // the data key encrypted; Decrypt gives it back
-	Algorithm  Algorithm `json:"algorithm"`  // by which it is encrypted
-	Version    uint32    `json:"version"`
+	Ciphertext        []byte    `json:"ciphertext"` // the data key encrypted; Decrypt gives it back
+	Algorithm         Algorithm `json:"algorithm"`  // by which it is encrypted
+	Version           uint32    `json:"version"`
+	CiphertextCRC32C  uint32    `json:"ciphertext_crc32c"`
+	VerifiedAADCRC32C bool      `json:"verified_aad_crc32c,omitzero"`
 	Meta
 }
 

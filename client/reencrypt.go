@@ -14,14 +14,22 @@ type ReencryptInput struct {
 	SourceVersion   uint32    `json:"source_version,omitzero"`
 	SourceOrder     SM2Order  `json:"source_order,omitzero"`
 	SourceIV        []byte    `json:"source_iv,omitzero"`
+	// Sums of the fields above, for the service to check; nil is none. See CRC32C.
+	CiphertextCRC32C     *uint32 `json:"ciphertext_crc32c,omitzero"`
+	AADCRC32C            *uint32 `json:"aad_crc32c,omitzero"`
+	DestinationAADCRC32C *uint32 `json:"destination_aad_crc32c,omitzero"`
 }
 
 // ReencryptOutput is the output of Reencrypt.
 type ReencryptOutput struct {
-	Ciphertext    []byte    `json:"ciphertext"`
-	SourceVersion uint32    `json:"source_version"` // which decrypted
-	Algorithm     Algorithm `json:"algorithm"`
-	Version       uint32    `json:"version"` // which encrypted
+	Ciphertext                   []byte    `json:"ciphertext"`
+	SourceVersion                uint32    `json:"source_version"` // which decrypted
+	Algorithm                    Algorithm `json:"algorithm"`
+	Version                      uint32    `json:"version"` // which encrypted
+	CiphertextCRC32C             uint32    `json:"ciphertext_crc32c"`
+	VerifiedCiphertextCRC32C     bool      `json:"verified_ciphertext_crc32c,omitzero"`
+	VerifiedAADCRC32C            bool      `json:"verified_aad_crc32c,omitzero"`
+	VerifiedDestinationAADCRC32C bool      `json:"verified_destination_aad_crc32c,omitzero"`
 	Meta
 }
 

@@ -24,13 +24,19 @@ type SignInput struct {
 	UserID  string          `json:"user_id,omitzero"`
 	Version uint32          `json:"version,omitzero"` // 0: the primary version
 	Format  SignatureFormat `json:"format,omitzero"`  // ECDSA and SM2DSA only; "": FormatDER
+	// Sums of the fields above, for the service to check; nil is none. See CRC32C.
+	MessageCRC32C *uint32 `json:"message_crc32c,omitzero"`
+	DigestCRC32C  *uint32 `json:"digest_crc32c,omitzero"`
 }
 
 // SignOutput is the output of Sign.
 type SignOutput struct {
-	Signature []byte    `json:"signature"`
-	Algorithm Algorithm `json:"algorithm"`
-	Version   uint32    `json:"version"`
+	Signature             []byte    `json:"signature"`
+	Algorithm             Algorithm `json:"algorithm"`
+	Version               uint32    `json:"version"`
+	SignatureCRC32C       uint32    `json:"signature_crc32c"`
+	VerifiedMessageCRC32C bool      `json:"verified_message_crc32c,omitzero"`
+	VerifiedDigestCRC32C  bool      `json:"verified_digest_crc32c,omitzero"`
 	Meta
 }
 
@@ -44,13 +50,19 @@ func (c *Client) Sign(ctx context.Context, key string, in SignInput) (*SignOutpu
 type VerifyInput struct {
 	SignInput
 	Signature []byte `json:"signature"`
+	// SignatureCRC32C is the sum of Signature, for the service to check; nil is none. See
+	// CRC32C.
+	SignatureCRC32C *uint32 `json:"signature_crc32c,omitzero"`
 }
 
 // VerifyOutput is the output of Verify.
 type VerifyOutput struct {
-	Valid     bool      `json:"valid"`
-	Algorithm Algorithm `json:"algorithm"`
-	Version   uint32    `json:"version,omitzero"` // of a valid signature
+	Valid                   bool      `json:"valid"`
+	Algorithm               Algorithm `json:"algorithm"`
+	Version                 uint32    `json:"version,omitzero"` // of a valid signature
+	VerifiedMessageCRC32C   bool      `json:"verified_message_crc32c,omitzero"`
+	VerifiedDigestCRC32C    bool      `json:"verified_digest_crc32c,omitzero"`
+	VerifiedSignatureCRC32C bool      `json:"verified_signature_crc32c,omitzero"`
 	Meta
 }
 

@@ -100,6 +100,10 @@ var calls = []struct {
 		return out(c.Encrypt(ctx, "k", client.EncryptInput{Plaintext: []byte("hi"), AAD: []byte{0xfb, 0xff},
 			Algorithm: client.AlgSM2PKE, Version: 3, Order: client.SM2OrderASN1}))
 	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":"aGk=","aad":"+/8=","algorithm":"SM2PKE","version":3,"order":"ASN1"}`},
+	{"Encrypt with sums", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Encrypt(ctx, "k", client.EncryptInput{Plaintext: make([]byte, 32), PlaintextCRC32C: client.CRC32C(make([]byte, 32)), AADCRC32C: client.CRC32C(nil)}))
+		// The sum of 32 zeros is that of RFC 3720, B.4: aa 36 91 8a, the lowest byte first.
+	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","plaintext_crc32c":2324772522,"aad_crc32c":0}`},
 	{"Encrypt, nothing", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.Encrypt(ctx, "k", client.EncryptInput{}))
 	}, "POST", "/v1/keys/k/encrypt", `{"plaintext":""}`},

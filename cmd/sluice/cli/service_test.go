@@ -73,7 +73,7 @@ var answers = map[string]string{
 	"GET /v1/keys?page_size=200&page_token=2":             `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
 	"GET /v1/keys?page_size=200":                          `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
 	"GET /v1/keys?project=none":                           `{"keys":[],` + charge + `}`,
-	"POST /v1/keys/orders%2Feu/sign":                      `{"signature":"c2lnbmF0dXJl","algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/keys/orders%2Feu/sign":                      `{"signature":"c2lnbmF0dXJl","signature_crc32c":3736289424,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
 	"POST /v1/keys/orders%2Feu/verify":                    `{"valid":true,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
 	"POST /v1/keys/other/verify":                          `{"valid":false,"algorithm":"ECDSA_SHA_256",` + meta + `}`,
 	"POST /v1/keys/webhooks/mac":                          `{"mac":"AQIDBA==","algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
