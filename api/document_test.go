@@ -148,6 +148,22 @@ func TestDocumentedRangesAreKept(t *testing.T) {
 	}
 }
 
+// TestQueriesTakeNoSecret keeps the parameters of queries, which proxies and
+// servers log, to those that are known to hold none.
+func TestQueriesTakeNoSecret(t *testing.T) {
+	harmless := []string{"page_size", "page_token", "project", "version", "dry_run"}
+	for _, r := range api.Routes() {
+		for _, p := range r.Query {
+			if !slices.Contains(harmless, p.Name) {
+				t.Errorf("%s takes %s in the query", r.Name, p.Name)
+			}
+			if p.Doc == "" {
+				t.Errorf("%s of %s is not explained", p.Name, r.Name)
+			}
+		}
+	}
+}
+
 // TestAnswersAreTheirTypes decodes the answers of every operation, which are
 // written by hand, into their types and compares what these would write.
 func TestAnswersAreTheirTypes(t *testing.T) {

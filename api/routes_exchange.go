@@ -21,12 +21,14 @@ func exchangeRoutes() []Route {
 			"By RFC 5649, for systems that speak it. For anything else encrypt is the better choice, which binds context."), wrap),
 		define(on("unwrap", kms.OpUnwrap, openErrors, "Unwrap what wrap gave",
 			"Whatever is wrong with what was wrapped, the answer is decryption_failed."), unwrap),
-		define(on("shared-secret", kms.OpSharedSecret, useErrors, "Compute an ECDH shared secret", ""), sharedSecret),
+		define(on("shared-secret", kms.OpSharedSecret, useErrors, "Compute an ECDH shared secret",
+			"Of the key and the public key of another party on the same curve (SP 800-56A, 5.7.1.2)."), sharedSecret),
 		define(on("derive", kms.OpDerive, useErrors, "Derive bytes from a key",
 			"The same for the same key version, context and length."), derive),
 		define(on("encapsulate", kms.OpEncapsulate, useErrors, "Make a shared secret for the holder of a key",
 			"ML-KEM (FIPS 203)."), encapsulate),
-		define(on("decapsulate", kms.OpDecapsulate, openErrors, "Recover a shared secret", ""), decapsulate),
+		define(on("decapsulate", kms.OpDecapsulate, openErrors, "Recover a shared secret",
+			"ML-KEM (FIPS 203). Only a ciphertext of the wrong length is an error."), decapsulate),
 	}
 }
 

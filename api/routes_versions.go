@@ -14,7 +14,7 @@ func versionRoutes() []Route {
 			Errors: moveErrors, Summary: summary, Description: description}
 	}
 	return []Route{
-		change(on("enable-key-version", "enable", kms.OpEnableVersion, "Switch a key version on", ""),
+		change(on("enable-key-version", "enable", kms.OpEnableVersion, "Switch a key version on", "An enabled version stays as it is."),
 			onVersion((*kms.Service).EnableVersion), replayKey),
 		change(on("disable-key-version", "disable", kms.OpDisableVersion, "Switch a key version off",
 			"What it signed or encrypted can be neither verified nor decrypted until it is enabled."),
