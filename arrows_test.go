@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"keystore":           {"kms"},
 	"keystore/sqlite":    {"kms", "keystore", "migrations"},
 	"keystore/storetest": {"kms", "keystore"},
+	"keystore/postgres":  {"kms", "keystore", "migrations"},
 	"quota":              {"kms"},
 	"audit":              {"kms"},
 	"hsm":                {"kms"},

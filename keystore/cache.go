@@ -50,6 +50,8 @@ type cache[K, V comparable] struct {
 	// tenant, when set, is whose loads the gate counts.
 	tenant func(K) uuid.UUID
 	gate   *loadGate
+	// fresh, when set, tells whether what is cached may be used at all.
+	fresh func() bool
 
 	seed   maphash.Seed
 	shards [cacheShards]shard[K, V]
@@ -116,6 +118,10 @@ func (c *cache[K, V]) shard(k K) *shard[K, V] {
 
 // get answers from the cache or loads. A hit allocates nothing.
 func (c *cache[K, V]) get(ctx context.Context, k K) (V, error) {
+	if c.fresh != nil && !c.fresh() {
+		var none V
+		return none, errStale
+	}
 	s := c.shard(k)
 	s.mu.RLock()
 	if e := s.entries[k]; e != nil {

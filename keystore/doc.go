@@ -99,8 +99,19 @@
 //     what goes, and an entry used once is the first to go, so that a scan
 //     does not push out what others use.
 //
-// Changes made by another process reach the cache through Store.Invalidate.
-// As long as nothing calls it for them, only one process may write.
+// # Several processes
+//
+// Changes of other processes reach the cache by a ChangeDriver: the Store reads
+// the changes since it last did, every second and whenever some are announced,
+// and forgets what they concern. So a change takes effect everywhere within
+// milliseconds while announcements come through, within about a second while
+// they do not, and the cache is never older than Options.Staleness: when the
+// database could not be asked for so long, everything that the cache would
+// answer is refused with KindStoreUnavailable, until it can. After another run
+// of the server, and after too many changes or too long a silence to know of
+// each, everything is forgotten.
+//
+// A driver that is none, as the one for SQLite, has its database for itself.
 //
 // # What it never does
 //

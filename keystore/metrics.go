@@ -12,8 +12,9 @@ type collector struct {
 	caches  map[string]cacheStats
 	damaged atomic.Uint64
 	forged  atomic.Uint64
+	follows *follower // nil when no other process writes
 
-	entries, bytes, absences, loads, evictions, rows, forgeries *prometheus.Desc
+	entries, bytes, absences, loads, evictions, rows, forgeries, age, failures *prometheus.Desc
 }
 
 // cacheStats is what a cache tells of itself.
@@ -27,6 +28,7 @@ func newCollector(s *Store) *collector {
 		return prometheus.NewDesc("sluice_keystore_"+name, help, labels, nil)
 	}
 	return &collector{
+		follows: s.follower,
 		caches: map[string]cacheStats{
 			"tenant":      {s.tenants.usage, &s.tenants.loads},
 			"tenant_name": {s.tenantNames.usage, &s.tenantNames.loads},
@@ -41,6 +43,8 @@ func newCollector(s *Store) *collector {
 		evictions: desc("cache_evictions_total", "Objects that made room for others.", "cache"),
 		rows:      desc("damaged_objects_total", "Times that a stored object was refused because a row is damaged."),
 		forgeries: desc("forged_objects_total", "Times that a stored object was refused because a row was not written by this service."),
+		age:       desc("state_age_seconds", "Time since the database was last asked for changes of other processes."),
+		failures:  desc("change_failures_total", "Times that the database could not be asked, or not be listened to, for changes."),
 	}
 }
 
@@ -68,4 +72,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	counter(c.rows, &c.damaged)
 	counter(c.forgeries, &c.forged)
+	if c.follows != nil {
+		out <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, c.follows.age().Seconds())
+		counter(c.failures, &c.follows.failures)
+	}
 }

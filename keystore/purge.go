@@ -39,6 +39,12 @@ func (s *Store) purgeExpired(ctx context.Context) {
 	s.purgeBatches(ctx, "approvals", func() (int, error) {
 		return s.driver.DeleteExpiredApprovals(ctx, DeleteExpiredApprovalsParams{Now: now, Limit: purgeBatch})
 	})
+	if d, ok := s.driver.(ChangeDriver); ok {
+		before := timestamp(s.now().Add(-changesKept))
+		s.purgeBatches(ctx, "changes", func() (int, error) {
+			return d.DeleteOldChanges(ctx, DeleteOldChangesParams{Before: before, Limit: purgeBatch})
+		})
+	}
 }
 
 func (s *Store) purgeBatches(ctx context.Context, what string, remove func() (int, error)) {

@@ -68,6 +68,11 @@ type Options struct {
 	// Metrics receives the sizes, loads and evictions of the caches and the
 	// damaged objects; nil: none.
 	Metrics prometheus.Registerer
+	// Staleness is how long cached state is used while the database cannot be
+	// asked for changes of other processes; then it is refused with
+	// KindStoreUnavailable until it can. 0: DefaultStaleness. It concerns
+	// drivers that are a ChangeDriver.
+	Staleness time.Duration
 }
 
 // Store is the key store; see the package comment. All methods are safe for
@@ -94,8 +99,10 @@ type Store struct {
 	// of the tenant.
 	tenantEpoch atomic.Uint64
 
-	stopPurge context.CancelFunc
-	purging   sync.WaitGroup
+	follower *follower // nil when no other process writes
+
+	stop    context.CancelFunc
+	purging sync.WaitGroup
 }
 
 // keyID and keyName are what a tenant can call a key. The tenant is part of
@@ -121,22 +128,32 @@ func New(driver Driver, opts Options) *Store {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.tenantEpoch.Store(1)
+	if d, ok := driver.(ChangeDriver); ok {
+		s.follower = newFollower(s, d, opts.Staleness)
+	}
 	s.initCaches()
 	s.collector = newCollector(s)
 	if s.metrics != nil {
 		s.metrics.MustRegister(s.collector)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stopPurge = stop
+	s.stop = stop
 	s.purging.Go(func() { s.purge(ctx) })
+	if s.follower != nil {
+		s.follower.start(ctx)
+	}
 	return s
 }
 
-// Close stops the purge, waits for it and closes the driver. Afterwards every
-// call that needs the database fails with KindStoreUnavailable.
+// Close stops what the Store does by itself, waits for it and closes the
+// driver. Afterwards every call that needs the database fails with
+// KindStoreUnavailable.
 func (s *Store) Close() error {
-	s.stopPurge()
+	s.stop()
 	s.purging.Wait()
+	if s.follower != nil {
+		s.follower.wait.Wait()
+	}
 	if s.metrics != nil {
 		s.metrics.Unregister(s.collector)
 	}
@@ -144,9 +161,8 @@ func (s *Store) Close() error {
 }
 
 // Invalidate forgets what is cached of an object that another process
-// changed or created, so that the next look-up reads it. It knows ids only:
-// that a name does not exist is forgotten after AbsenceTTL. Objects that are
-// not cached need no call.
+// changed or created, so that the next look-up reads it. Objects that are not
+// cached need no call. A Store whose driver is a ChangeDriver does it by itself.
 func (s *Store) Invalidate(object Object, tenant, id uuid.UUID) {
 	switch object {
 	case ObjectTenant:
@@ -156,6 +172,11 @@ func (s *Store) Invalidate(object Object, tenant, id uuid.UUID) {
 	case ObjectCredential:
 		s.credentials.drop(id)
 	}
+}
+
+// InvalidateName forgets which key has a name or an alias; see Invalidate.
+func (s *Store) InvalidateName(tenant uuid.UUID, name string) {
+	s.keyNames.drop(keyName{tenant, name})
 }
 
 // dropTenant forgets a tenant. The order matters: in the new epoch nobody can
@@ -210,6 +231,12 @@ func (s *Store) initCaches() {
 	s.credentials.limits, s.credentials.now = credentialLimits, s.now
 	s.credentials.load, s.credentials.hash, s.credentials.size = s.loadCredential, hashID, sizeCredential
 	s.credentials.init()
+
+	if s.follower != nil {
+		fresh := s.follower.fresh
+		s.tenants.fresh, s.tenantNames.fresh = fresh, fresh
+		s.keys.fresh, s.keyNames.fresh, s.credentials.fresh = fresh, fresh, fresh
+	}
 }
 
 // decoded passes on what a decoder returned, and reports a damaged row.

@@ -10,14 +10,30 @@ package migrations
 
 import (
 	"embed"
+	"fmt"
 	"io/fs"
+	"strconv"
+	"strings"
 )
 
-//go:embed sqlite/*.sql
+//go:embed postgres/*.sql sqlite/*.sql
 var files embed.FS
+
+// PostgreSQL returns the steps for PostgreSQL, which need version 15 or later.
+func PostgreSQL() fs.FS { return dialect("postgres") }
 
 // SQLite returns the steps for SQLite.
 func SQLite() fs.FS { return dialect("sqlite") }
+
+// Latest returns the number of the last step.
+func Latest(steps fs.FS) (int64, error) {
+	entries, err := fs.ReadDir(steps, ".")
+	if err != nil || len(entries) == 0 {
+		return 0, fmt.Errorf("migrations: there are no steps: %w", err)
+	}
+	number, _, _ := strings.Cut(entries[len(entries)-1].Name(), "_")
+	return strconv.ParseInt(number, 10, 64)
+}
 
 func dialect(name string) fs.FS {
 	sub, err := fs.Sub(files, name)

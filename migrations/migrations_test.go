@@ -61,3 +61,13 @@ func TestDialectsHaveTheSameSteps(t *testing.T) {
 		}
 	}
 }
+
+func TestLatestIsTheLastStep(t *testing.T) {
+	for name, steps := range map[string]fs.FS{"sqlite": SQLite(), "postgres": PostgreSQL()} {
+		want := numbers(t, name)
+		got, err := Latest(steps)
+		if err != nil || fmt.Sprintf("%05d", got) != want[len(want)-1] {
+			t.Errorf("%s: %d, %v; want %s", name, got, err, want[len(want)-1])
+		}
+	}
+}

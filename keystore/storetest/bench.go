@@ -4,10 +4,15 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sluice-kms/sluice/keystore"
 	"github.com/sluice-kms/sluice/kms"
 )
+
+// touched numbers the keys of the benchmark of last uses, which runs more than
+// once on a database.
+var touched atomic.Int64
 
 // Benchmark measures look-ups, warm and cold, and creates. open is as for Run.
 func Benchmark(b *testing.B, open func(b *testing.B) keystore.Driver) {
@@ -58,6 +63,27 @@ func Benchmark(b *testing.B, open func(b *testing.B) keystore.Driver) {
 		for b.Loop() {
 			e.Invalidate(keystore.ObjectCredential, tenant.ID, c.ID)
 			if _, err := e.CredentialForAuthentication(ctx, c.ID); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("LeaseNonces", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := e.LeaseNonces(ctx, tenant.ID, k.ID, 1, 1); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("TouchHundredKeys", func(b *testing.B) {
+		uses := make([]kms.KeyUse, 100)
+		for i := range uses {
+			uses[i] = kms.KeyUse{Tenant: tenant.ID, Key: e.key(b, tenant, fmt.Sprint("touched-", touched.Add(1))).ID, Op: kms.OpSign}
+		}
+		for at := start; b.Loop(); at = at.Add(time.Second) {
+			for i := range uses {
+				uses[i].Time = at
+			}
+			if err := e.TouchKeys(ctx, uses); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -119,6 +119,7 @@ var withoutTenant = map[string]string{
 	"Close":                       "no object",
 	"Authenticate":                "no object",
 	"Invalidate":                  "reads and writes nothing",
+	"InvalidateName":              "reads and writes nothing",
 	"Tenant":                      "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"TenantByRef":                 "operators only",
 	"CreateTenant":                "operators only",

@@ -148,6 +148,7 @@ var unopenedWork = map[string]string{
 	"Close":           "ends everything",
 	"Authenticate":    "brings the row key",
 	"Invalidate":      "only forgets",
+	"InvalidateName":  "only forgets",
 	"TenantByRef":     "finds the system tenant",
 	"SystemSecrets":   "hold the row key",
 	"PutSystemSecret": "holds the row key",

@@ -177,6 +177,9 @@ func sampleTenant(name string) *kms.Tenant {
 	}
 }
 
+// SampleKey makes a key that can be stored, for tests of drivers.
+func SampleKey(t *kms.Tenant, name string) *kms.Key { return sampleKey(t, name) }
+
 func sampleKey(t *kms.Tenant, name string) *kms.Key {
 	return &kms.Key{
 		ID: uuid.NewV7(), Tenant: t, Project: kms.DefaultProject, Name: name,

@@ -77,14 +77,23 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	must(err)
 
 	s.approval = e.approval(t)
-	_, err = e.Approve(ctx, s.approval.ID, uuid.NewV7())
-	must(err)
 	return s
 }
 
 func hashOf(text string) (hash [32]byte) {
 	copy(hash[:], text)
 	return hash
+}
+
+// Fill makes a tenant with an object of every kind and returns its id.
+func Fill(t *testing.T, store *keystore.Store, prefix string) uuid.UUID {
+	t.Helper()
+	s := makeScene(t, &env{Store: store}, prefix)
+	claim := kms.IdempotencyKey{Tenant: s.tenant.ID, Credential: s.credential.ID, Key: prefix}
+	if _, err := store.Begin(t.Context(), claim, [32]byte{}); err != nil {
+		t.Fatal(err)
+	}
+	return s.tenant.ID
 }
 
 // victim is an object of a scene whose row is tampered with.
@@ -284,9 +293,10 @@ func (s *scene) tamperings(other *scene) []tampering {
 		"created": micro(time.Second), "expires": nil, "revoked": micro(0), "revision": int64(2)})...)
 	list = append(list, text("secret", map[string]any{
 		"hash": make([]byte, 32), "pepper_version": int64(2), "created": micro(time.Second), "expires": micro(time.Hour)})...)
+	list = append(list, tampering{victim: "approval", column: "used", value: int64(1), also: map[string]any{"approved_by": other.tenant.ID[:]}})
 	list = append(list, text("approval", map[string]any{
 		"op": string(kms.OpUpdateTenant), "resource": "other", "fingerprint": make([]byte, 32), "requested_by": id[:],
-		"approved_by": id[:], "used": int64(1), "created": micro(time.Second), "expires": micro(2 * time.Hour), "revision": int64(9)})...)
+		"approved_by": id[:], "created": micro(time.Second), "expires": micro(2 * time.Hour), "revision": int64(9)})...)
 	return append(list, codeTamperings()...)
 }
 

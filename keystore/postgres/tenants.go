@@ -1,0 +1,113 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-kms/sluice/keystore"
+)
+
+const (
+	tenantColumns = `id, name, tier, state, allow_sealed, sealing_id, sealing_domain, sealing_generation,
+		sealing_wrapped, created, revision, mac, mac_version`
+
+	selectTenant   = `SELECT ` + tenantColumns + ` FROM tenants WHERE id = $1`
+	selectTenantID = `SELECT tenant_of_name($1)`
+	listTenants    = `SELECT ` + tenantColumns + ` FROM tenants_after($1, $2) ORDER BY name`
+	insertTenant   = `INSERT INTO tenants (` + tenantColumns + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	updateTenant = `UPDATE tenants SET tier = $3, state = $4, allow_sealed = $5, sealing_id = $6, sealing_domain = $7,
+		sealing_generation = $8, sealing_wrapped = $9, revision = $10, mac = $11, mac_version = $12
+		WHERE id = $1 AND revision = $2`
+
+	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = $1 AND name = $2`
+	listProjects  = `SELECT name, created, mac, mac_version FROM projects
+		WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`
+	insertProject = `INSERT INTO projects (tenant, name, created, mac, mac_version) VALUES ($1, $2, $3, $4, $5)`
+)
+
+// Tenant implements keystore.TenantDriver.
+func (db *DB) Tenant(ctx context.Context, p keystore.TenantParams) (*keystore.TenantRow, error) {
+	var r keystore.TenantRow
+	return &r, db.row(ctx, p.ID, tenantTargets(&r), selectTenant, id(p.ID))
+}
+
+// TenantID implements keystore.TenantDriver.
+func (db *DB) TenantID(ctx context.Context, p keystore.TenantIDParams) (found keystore.Bytes, err error) {
+	err = db.row(ctx, everybody, []any{idColumn{&found}}, selectTenantID, p.Name)
+	if err == nil && found.Null {
+		err = keystore.ErrMissing
+	}
+	return found, err
+}
+
+// ListTenants implements keystore.TenantDriver.
+func (db *DB) ListTenants(ctx context.Context, p keystore.ListTenantsParams) (all []*keystore.TenantRow, err error) {
+	err = db.list(ctx, everybody, func(rows pgx.Rows) error {
+		r := new(keystore.TenantRow)
+		all = append(all, r)
+		return rows.Scan(tenantTargets(r)...)
+	}, listTenants, p.After, p.Limit)
+	return all, err
+}
+
+func tenantTargets(r *keystore.TenantRow) []any {
+	return []any{idColumn{&r.ID}, &r.Name, &r.Tier, &r.State, boolColumn{&r.AllowSealed}, idColumn{&r.SealingID},
+		idColumn{&r.SealingDomain}, &r.SealingGeneration, &r.SealingWrapped, timeColumn{&r.Created}, &r.Revision,
+		&r.Code.MAC, &r.Code.Version}
+}
+
+// InsertTenant implements keystore.TenantDriver.
+func (db *DB) InsertTenant(ctx context.Context, p keystore.InsertTenantParams) error {
+	t := &p.Tenant
+	return db.write(ctx, t.ID, func(tx transaction) error {
+		_, err := tx.exec(ctx, insertTenant, id(t.ID), t.Name, t.Tier, t.State, t.AllowSealed, id(t.SealingID),
+			id(t.SealingDomain), t.SealingGeneration, t.SealingWrapped, moment(t.Created), t.Revision,
+			t.Code.MAC, codeVersion(t.Code))
+		if err != nil {
+			return err
+		}
+		return execInsertProject(ctx, tx, &p.Project)
+	})
+}
+
+// UpdateTenant implements keystore.TenantDriver.
+func (db *DB) UpdateTenant(ctx context.Context, p keystore.UpdateTenantParams) error {
+	t := &p.Tenant
+	return db.write(ctx, t.ID, func(tx transaction) error {
+		return tx.execOne(ctx, keystore.ErrStale, updateTenant, id(t.ID), t.Revision-1, t.Tier, t.State, t.AllowSealed,
+			id(t.SealingID), id(t.SealingDomain), t.SealingGeneration, t.SealingWrapped, t.Revision,
+			t.Code.MAC, codeVersion(t.Code))
+	})
+}
+
+func projectTargets(r *keystore.ProjectRow) []any {
+	return []any{&r.Name, timeColumn{&r.Created}, &r.Code.MAC, &r.Code.Version}
+}
+
+// Project implements keystore.TenantDriver.
+func (db *DB) Project(ctx context.Context, p keystore.ProjectParams) (*keystore.ProjectRow, error) {
+	var r keystore.ProjectRow
+	return &r, db.row(ctx, p.Tenant, projectTargets(&r), selectProject, id(p.Tenant), p.Name)
+}
+
+// ListProjects implements keystore.TenantDriver.
+func (db *DB) ListProjects(ctx context.Context, p keystore.ListProjectsParams) (all []*keystore.ProjectRow, err error) {
+	err = db.list(ctx, p.Tenant, func(rows pgx.Rows) error {
+		r := new(keystore.ProjectRow)
+		all = append(all, r)
+		return rows.Scan(projectTargets(r)...)
+	}, listProjects, id(p.Tenant), p.After, p.Limit)
+	return all, err
+}
+
+// InsertProject implements keystore.TenantDriver.
+func (db *DB) InsertProject(ctx context.Context, p keystore.InsertProjectParams) error {
+	return db.write(ctx, p.Project.Tenant, func(tx transaction) error { return execInsertProject(ctx, tx, &p.Project) })
+}
+
+func execInsertProject(ctx context.Context, tx transaction, p *keystore.ProjectRecord) error {
+	_, err := tx.exec(ctx, insertProject, id(p.Tenant), p.Name, moment(p.Created), p.Code.MAC, codeVersion(p.Code))
+	return err
+}
