@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json/v2"
 	"errors"
 	"fmt"
@@ -17,10 +18,11 @@ import (
 
 // Headers of the service.
 const (
-	headerRequestID = "X-Request-Id"
-	headerUrgency   = "Sluice-Urgency"
-	headerDeadline  = "Sluice-Deadline-Ms"
-	contentJSON     = "application/json"
+	headerRequestID   = "X-Request-Id"
+	headerUrgency     = "Sluice-Urgency"
+	headerDeadline    = "Sluice-Deadline-Ms"
+	headerIdempotency = "Idempotency-Key"
+	contentJSON       = "application/json"
 )
 
 // maxDeadline is the longest deadline that the service takes.
@@ -37,7 +39,7 @@ type call struct {
 	query  url.Values
 	in     any // nil: no body
 	// changes marks a call that changes stored state: doing it twice is not
-	// doing it once.
+	// doing it once, so that its repetitions carry one Idempotency-Key.
 	changes bool
 }
 
@@ -50,9 +52,24 @@ func invoke[T any](ctx context.Context, c *Client, k call) (*T, error) {
 	return out, nil
 }
 
-// do sends a call, again where that is safe and may help, and decodes the
-// answer into out.
+// do makes a call, whose answer it decodes into out; a dry run has none.
 func (c *Client) do(ctx context.Context, k call, out any) error {
+	if !c.dryRun {
+		return c.repeat(ctx, k, out)
+	}
+	k, err := k.asking()
+	if err != nil {
+		return err
+	}
+	var answer dryRunAnswer
+	if err := c.repeat(ctx, k, &answer); err != nil {
+		return err
+	}
+	return answer.result()
+}
+
+// repeat sends a call, again where that may help, and decodes the answer.
+func (c *Client) repeat(ctx context.Context, k call, out any) error {
 	var body []byte
 	if k.in != nil {
 		var err error
@@ -65,16 +82,23 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 	if err != nil {
 		return err
 	}
+	var once string
+	if k.changes {
+		once = rand.Text()
+	}
 	for attempt := 1; ; attempt++ {
 		req, err := c.request(ctx, k.method, target, body)
 		if err != nil {
 			return err
 		}
+		if once != "" {
+			req.Header.Set(headerIdempotency, once)
+		}
 		err = c.send(req, out)
 		if err == nil {
 			return nil
 		}
-		if attempt == c.maxAttempts || !k.repeatable(err) || !sleep(ctx, pause(err, attempt)) {
+		if attempt == c.maxAttempts || !repeatable(err) || !sleep(ctx, pause(err, attempt)) {
 			return err
 		}
 	}

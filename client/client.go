@@ -72,6 +72,7 @@ type Client struct {
 	userAgent   string
 	urgency     Urgency
 	maxAttempts int
+	dryRun      bool
 }
 
 // New makes a Client. It sends nothing. An error is about the options and

@@ -36,6 +36,9 @@ func TestEveryRouteHasAMethodThatSpeaksItsLanguage(t *testing.T) {
 					return
 				}
 				called[route.Name] = true
+				if given := r.Header.Get("Idempotency-Key") != ""; given != route.Op.Info().Changes {
+					t.Errorf("an Idempotency-Key is sent: %v, and the route changes something: %v", given, route.Op.Info().Changes)
+				}
 				if body := readAll(t, r.Body); body != "" {
 					if route.Request == nil {
 						t.Error("the route takes no body")

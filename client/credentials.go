@@ -58,9 +58,9 @@ type CreateCredentialInput struct {
 }
 
 // CreateCredential mints a credential in a tenant; "" is the own one, any
-// other takes an operator. When the answer is lost on the way (ErrNoAnswer),
-// the credential may exist and its secret is lost: RevokeCredential ends it,
-// or RotateCredential gives it a new one.
+// other takes an operator. When the answer is lost on the way, the repetition
+// gives ErrConflict and names the credential's id; its secret is lost:
+// RevokeCredential ends it, or RotateCredential gives it a new one.
 func (c *Client) CreateCredential(ctx context.Context, tenant string, in CreateCredentialInput) (*MintedCredential, error) {
 	return invoke[MintedCredential](ctx, c, call{method: http.MethodPost, path: inTenant(tenant, "credentials"), in: in, changes: true})
 }

@@ -35,10 +35,18 @@
 // one of more than 30 s is not waited for but returned as Error.RetryAfter.
 //
 // Repetition is safe. Operations with keys change nothing, so a repeated one
-// costs its credits again and nothing more. A call that changes something is
-// sent again only when nothing can have come of it: when a limit or the lack
-// of HSMs refused it, or no connection came about. After any other failure it
-// is the caller who looks what there is before he tries again.
+// costs its credits again and nothing more. A call that changes something
+// carries a random Idempotency-Key, the same in all its attempts, by which the
+// service carries it out once and answers a repetition with the object as it
+// is then. One that was to show a secret cannot be answered twice: where the
+// first answer was lost on the way, the repetition gives ErrConflict and names
+// the id. What comes of two calls of a method is for the caller to see to:
+// each has a key of its own.
+//
+// # Trying
+//
+// A Client from WithDryRun asks what its calls would cost, and whether they
+// are allowed, without having them done.
 //
 // # What it never does
 //

@@ -29,7 +29,8 @@ const (
 	ErrPermissionDenied Code = "permission_denied"
 	// ErrNotFound: the object does not exist, or belongs to another tenant.
 	ErrNotFound Code = "not_found"
-	// ErrConflict: the name is taken, or the object's state forbids the call.
+	// ErrConflict: the name is taken, the object's state forbids the call, or
+	// the answer to a repeated call held a secret that is lost.
 	ErrConflict        Code = "conflict"
 	ErrKeyDisabled     Code = "key_disabled"
 	ErrPendingDeletion Code = "pending_deletion"

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"time"
 )
@@ -23,25 +22,19 @@ const (
 )
 
 // repeatable tells whether to send a call again after an attempt that failed
-// with err: whether it may succeed then, and does no harm. Operations with
-// keys change nothing and may always be repeated. A call that changes
-// something is repeated only when nothing can have come of it: the service
-// says so, or was not reached.
-func (k *call) repeatable(err error) bool {
+// with err: whether it may succeed then. It does no harm: operations with keys
+// change nothing, and calls that do carry an Idempotency-Key, by which the
+// service carries them out once.
+func repeatable(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
-		return errors.Is(err, ErrNoAnswer) && !untrusted(err) && (!k.changes || unreached(err))
+		return errors.Is(err, ErrNoAnswer) && !untrusted(err)
 	}
 	switch e.Status {
-	case http.StatusTooManyRequests:
-	case http.StatusServiceUnavailable:
-		// The other codes of 503, and those of proxies, leave open what was
-		// done before.
-		if k.changes && e.Code != ErrReducedCapacity && e.Code != ErrHSMUnavailable {
-			return false
-		}
-	case http.StatusBadGateway:
-		if k.changes {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway:
+	case http.StatusConflict:
+		// An earlier attempt is still under way: only then is there a pause.
+		if e.RetryAfter == 0 {
 			return false
 		}
 	default:
@@ -54,12 +47,6 @@ func (k *call) repeatable(err error) bool {
 func untrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
-}
-
-// unreached tells whether no connection came about.
-func unreached(err error) bool {
-	e, ok := errors.AsType[*net.OpError](err)
-	return ok && e.Op == "dial"
 }
 
 // pause is the time between an attempt, counted from 1, that failed with err

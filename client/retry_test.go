@@ -30,7 +30,7 @@ var (
 	errRefused = &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 )
 
-// use and change are a call that may always be repeated and one that may not.
+// use and change are a call that changes nothing and one that does.
 func use(ctx context.Context, c *client.Client) error {
 	_, err := c.Sign(ctx, "k", client.SignInput{Message: []byte("m")})
 	return err
@@ -41,41 +41,41 @@ func change(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-func TestCallsAreRepeatedOnlyWhenSafeAndUseful(t *testing.T) {
+func TestCallsAreRepeatedOnlyWhenUseful(t *testing.T) {
 	always := client.DefaultMaxAttempts
 	for _, tc := range []struct {
-		name          string
-		status        int // 0: err
-		code          client.Code
-		header        http.Header
-		err           error
-		uses, changes int // attempts
+		name     string
+		status   int // 0: err
+		code     client.Code
+		header   http.Header
+		err      error
+		attempts int
 	}{
-		{name: "rate limit", status: 429, code: client.ErrQuotaExceeded, uses: always, changes: always},
-		{name: "busy HSMs", status: 503, code: client.ErrReducedCapacity, uses: always, changes: always},
-		{name: "no HSM", status: 503, code: client.ErrHSMUnavailable, uses: always, changes: always},
-		{name: "database, outcome unknown", status: 503, code: client.ErrStoreUnavailable, uses: always, changes: 1},
-		{name: "journal, outcome withheld", status: 503, code: client.ErrAuditUnavailable, uses: always, changes: 1},
-		{name: "a proxy without its server", status: 502, uses: always, changes: 1},
-		{name: "broken connection", err: errBroken, uses: always, changes: 1},
-		{name: "connection closed early", err: io.ErrUnexpectedEOF, uses: always, changes: 1},
-		{name: "no connection", err: errRefused, uses: always, changes: always},
-		{name: "a stranger's certificate", err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, uses: 1, changes: 1},
-		{name: "an hour to wait", status: 429, code: client.ErrQuotaExceeded, header: retryAfter("3600"), uses: 1, changes: 1},
-		{name: "waited long enough", status: 504, code: client.ErrWaitExceeded, uses: 1, changes: 1},
-		{name: "quota used up", status: 402, code: client.ErrQuotaExhausted, uses: 1, changes: 1},
-		{name: "can never fit", status: 422, code: client.ErrUnsatisfiable, uses: 1, changes: 1},
-		{name: "not authenticated", status: 401, code: client.ErrUnauthenticated, uses: 1, changes: 1},
-		{name: "not there", status: 404, code: client.ErrNotFound, uses: 1, changes: 1},
-		{name: "conflict", status: 409, code: client.ErrConflict, uses: 1, changes: 1},
-		{name: "internal error", status: 500, code: client.ErrInternal, uses: 1, changes: 1},
-		{name: "redirect", status: 307, header: http.Header{"Location": {"http://elsewhere.test/"}}, uses: 1, changes: 1},
+		{name: "rate limit", status: 429, code: client.ErrQuotaExceeded, attempts: always},
+		{name: "busy HSMs", status: 503, code: client.ErrReducedCapacity, attempts: always},
+		{name: "no HSM", status: 503, code: client.ErrHSMUnavailable, attempts: always},
+		{name: "database, outcome unknown", status: 503, code: client.ErrStoreUnavailable, attempts: always},
+		{name: "journal, outcome withheld", status: 503, code: client.ErrAuditUnavailable, attempts: always},
+		{name: "a proxy without its server", status: 502, attempts: always},
+		{name: "broken connection", err: errBroken, attempts: always},
+		{name: "connection closed early", err: io.ErrUnexpectedEOF, attempts: always},
+		{name: "no connection", err: errRefused, attempts: always},
+		{name: "a stranger's certificate", err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, attempts: 1},
+		{name: "an hour to wait", status: 429, code: client.ErrQuotaExceeded, header: retryAfter("3600"), attempts: 1},
+		{name: "waited long enough", status: 504, code: client.ErrWaitExceeded, attempts: 1},
+		{name: "quota used up", status: 402, code: client.ErrQuotaExhausted, attempts: 1},
+		{name: "can never fit", status: 422, code: client.ErrUnsatisfiable, attempts: 1},
+		{name: "not authenticated", status: 401, code: client.ErrUnauthenticated, attempts: 1},
+		{name: "not there", status: 404, code: client.ErrNotFound, attempts: 1},
+		{name: "conflict", status: 409, code: client.ErrConflict, attempts: 1},
+		{name: "under way", status: 409, code: client.ErrConflict, header: retryAfter("1"), attempts: always},
+		{name: "internal error", status: 500, code: client.ErrInternal, attempts: 1},
+		{name: "redirect", status: 307, header: http.Header{"Location": {"http://elsewhere.test/"}}, attempts: 1},
 	} {
 		for _, kind := range []struct {
 			name string
 			do   func(context.Context, *client.Client) error
-			want int
-		}{{"use", use, tc.uses}, {"change", change, tc.changes}} {
+		}{{"use", use}, {"change", change}} {
 			t.Run(tc.name+"/"+kind.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					attempts := 0
@@ -87,8 +87,8 @@ func TestCallsAreRepeatedOnlyWhenSafeAndUseful(t *testing.T) {
 						return problem(tc.status, tc.code, tc.header), nil
 					})
 					err := kind.do(t.Context(), c)
-					if attempts != kind.want {
-						t.Errorf("%d attempts, want %d", attempts, kind.want)
+					if attempts != tc.attempts {
+						t.Errorf("%d attempts, want %d", attempts, tc.attempts)
 					}
 					e, refused := errors.AsType[*client.Error](err)
 					switch {
@@ -121,6 +121,32 @@ func TestARepeatedCallIsTheSameCall(t *testing.T) {
 			if bodies[i] != `{"message":"bQ=="}` || targets[i] != "POST http://kms.test/v1/keys/k/sign Bearer "+testToken {
 				t.Errorf("attempt %d: %s %s", i+1, targets[i], bodies[i])
 			}
+		}
+	})
+}
+
+// Two attempts of a call are one request to the service, two calls are two.
+func TestAChangeHasOneIdempotencyKeyForAllItsAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var keys []string
+		c := inMemory(t, client.Options{}, func(r *http.Request) (*http.Response, error) {
+			keys = append(keys, r.Header.Get("Idempotency-Key"))
+			if len(keys)%3 != 0 {
+				return nil, errBroken
+			}
+			return ok(`{}`), nil
+		})
+		for range 2 {
+			if err := change(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(keys) != 6 || keys[0] == "" || keys[0] != keys[1] || keys[1] != keys[2] || keys[3] != keys[4] || keys[4] != keys[5] || keys[2] == keys[3] {
+			t.Errorf("keys %q", keys)
+		}
+		// 128 bits, so that no two calls of a credential ever meet.
+		if len(keys[0]) < 26 {
+			t.Errorf("the key %q is short", keys[0])
 		}
 	})
 }

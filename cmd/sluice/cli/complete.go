@@ -33,6 +33,16 @@ func keyNames(ctx context.Context, c *client.Client) iter.Seq[cobra.Completion] 
 	}
 }
 
+func aliasNames(ctx context.Context, c *client.Client) iter.Seq[cobra.Completion] {
+	return func(yield func(cobra.Completion) bool) {
+		for a, err := range c.ListAliases(ctx) {
+			if err != nil || !yield(cobra.CompletionWithDesc(a.Name, a.KeyID)) {
+				return
+			}
+		}
+	}
+}
+
 func tenantNames(ctx context.Context, c *client.Client) iter.Seq[cobra.Completion] {
 	return func(yield func(cobra.Completion) bool) {
 		for t, err := range c.ListTenants(ctx) {
@@ -57,15 +67,22 @@ func (s *session) credentialIDs(ctx context.Context, c *client.Client) iter.Seq[
 	}
 }
 
-// completeFirst completes the first argument with names from the service. It
-// is silent when they cannot be had.
-func (s *session) completeFirst(n names) cobra.CompletionFunc {
+// completeAt completes the argument at a place, from 0, with names from the
+// service. It is silent when they cannot be had.
+func (s *session) completeAt(place int, n names) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) != place {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return s.ask(n, typed), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// completeFlag completes a flag with names from the service.
+func (s *session) completeFlag(flag string, n names) {
+	must(s.cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return s.ask(n, typed), cobra.ShellCompDirectiveNoFileComp
+	}))
 }
 
 // tenantFlag adds --tenant to a verb that acts on the own tenant or, for

@@ -27,10 +27,10 @@ func (k *confirmation) flag(c *cobra.Command) {
 	c.Flags().BoolVar(&k.yes, "yes", false, "do not ask for confirmation")
 }
 
-// ask asks on the terminal, unless --yes was given. Where there is no
+// ask asks on the terminal, unless --yes was given or nothing will be done. Where there is no
 // terminal, --yes must be.
 func (k *confirmation) ask(s *session, format string, args ...any) error {
-	if k.yes {
+	if k.yes || s.dryRun() {
 		return nil
 	}
 	in := s.cmd.InOrStdin()

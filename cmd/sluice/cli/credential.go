@@ -17,7 +17,7 @@ func (p *program) credentialVerb(c *cobra.Command, run func(s *session, id strin
 	s := p.session(c)
 	s.tenantFlag()
 	c.Args = argument("ID")
-	c.ValidArgsFunction = s.completeFirst(s.credentialIDs)
+	c.ValidArgsFunction = s.completeAt(0, s.credentialIDs)
 	return s.verb(func(s *session) error { return run(s, s.args[0]) })
 }
 

@@ -42,7 +42,7 @@ func algorithmFlag(c *cobra.Command, algorithm *client.Algorithm, u kms.Usage) {
 
 func asymmetricFlags(c *cobra.Command, version *uint32, order *client.SM2Order) {
 	f := c.Flags()
-	f.Uint32Var(version, "version", 0, "asymmetric keys: `NUMBER` of the key version (default: the primary one)")
+	f.Uint32Var(version, "version", 0, "asymmetric keys and CBC: `NUMBER` of the key version (default: the primary one)")
 	f.StringVar((*string)(order), "order", "", "SM2: `ORDER` of the ciphertext's parts, C1C3C2, C1C2C3 or ASN1 (default: C1C3C2)")
 	noCompletion(c, "version")
 	choices(c, "order", kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1)
@@ -53,7 +53,7 @@ func (p *program) encrypt() *cobra.Command {
 	var plaintext source
 	var aad additional
 	var out sink
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "encrypt KEY",
 		Short: "Encrypt data",
 		Long: `Encrypt data of at most 1 MiB. The ciphertext is printed as base64. Symmetric
@@ -65,7 +65,7 @@ more data than that, encrypt locally under a key of "sluice datakey".`,
 		Example: `  sluice encrypt backups --in password.txt --out password.enc
   pg_dump --schema-only shop | sluice encrypt backups --aad shop > schema.b64
   sluice encrypt mailbox --order ASN1 < letter`,
-	}
+	})
 	plaintext.fileFlag(c, "plaintext")
 	aad.flags(c)
 	algorithmFlag(c, &in.Algorithm, kms.UsageEncryptDecrypt)
@@ -94,22 +94,30 @@ func (p *program) decrypt() *cobra.Command {
 	var in client.DecryptInput
 	var ciphertext source
 	var aad additional
+	var iv vector
 	var file string
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "decrypt KEY",
 		Short: "Decrypt data",
 		Long: `Decrypt what "sluice encrypt" gave, as bytes or base64. The plaintext is written
-as it is.`,
+as it is.
+
+What an older system encrypted with CBC is decrypted with --algorithm and --iv, by
+credentials with the scope key:decrypt-legacy.`,
 		Example: `  sluice decrypt backups --in password.enc
   sluice decrypt backups --aad shop < schema.b64 --out schema.sql`,
-	}
+	})
 	ciphertext.fileFlag(c, "ciphertext")
 	aad.flags(c)
 	algorithmFlag(c, &in.Algorithm, kms.UsageEncryptDecrypt)
 	asymmetricFlags(c, &in.Version, &in.Order)
+	iv.flag(c, "iv")
 	c.Flags().StringVar(&file, "out", "-", "write the plaintext to this `FILE`, mode 0600; - is standard output")
 	return exclusive(p.keyVerb(c, func(s *session, key string) (err error) {
 		if in.AAD, err = aad.read(s); err != nil {
+			return err
+		}
+		if in.IV, err = iv.read(s, "iv"); err != nil {
 			return err
 		}
 		if in.Ciphertext, err = ciphertext.readBinary(s); err != nil {
@@ -135,7 +143,7 @@ func (p *program) dataKey() *cobra.Command {
 	var aad additional
 	var wrapped bool
 	var plaintextOut, ciphertextOut string
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "datakey KEY",
 		Short: "Make a key for encrypting data locally",
 		Long: `Make a random data key for use outside, and encrypt it under a symmetric key of
@@ -144,7 +152,7 @@ data key back.`,
 		Example: `  sluice datakey backups --plaintext-out key.bin --out key.enc
   sluice datakey backups --spec SM4 --aad host-17 --json
   sluice datakey backups --wrapped > key.b64`,
-	}
+	})
 	f := c.Flags()
 	f.IntVar(&in.Bytes, "bytes", 0, "length of the data key as `NUMBER` of bytes, 16 to 1024 (default: 32)")
 	f.StringVar((*string)(&in.Spec), "spec", "", "instead of a length, the `SPEC` that it is for: AES_128, AES_256 or SM4")
@@ -179,27 +187,30 @@ data key back.`,
 		if err != nil {
 			return err
 		}
-		return s.showDataKey(made, plaintextOut, ciphertextOut)
+		return s.writeHalves(made, half{"Plaintext", plaintextOut, made.Plaintext}, half{"Ciphertext", ciphertextOut, made.Ciphertext})
 	})
 	exclusive(cmd, "json", "out")
 	return exclusive(cmd, "json", "plaintext-out")
 }
 
-// showDataKey writes the halves of a data key to their files, and prints those
+// half is one of two outputs of a verb, with the file that it goes to.
+type half struct {
+	name, file string
+	data       []byte
+}
+
+// writeHalves writes the halves of an answer to their files, and prints those
 // that have none.
-func (s *session) showDataKey(made *client.DataKeyOutput, plaintextOut, ciphertextOut string) error {
+func (s *session) writeHalves(answer any, halves ...half) error {
 	var shown []field
-	for _, half := range []struct {
-		name, file string
-		data       []byte
-	}{{"Plaintext", plaintextOut, made.Plaintext}, {"Ciphertext", ciphertextOut, made.Ciphertext}} {
-		if half.file == "" {
-			shown = append(shown, field{half.name, base64.StdEncoding.EncodeToString(half.data)})
+	for _, h := range halves {
+		if h.file == "" {
+			shown = append(shown, field{h.name, base64.StdEncoding.EncodeToString(h.data)})
 			continue
 		}
-		if err := s.writeFile(half.file, half.data); err != nil {
+		if err := s.writeFile(h.file, h.data); err != nil {
 			return err
 		}
 	}
-	return s.show(made, func(w io.Writer) error { return details(w, shown...) })
+	return s.show(answer, func(w io.Writer) error { return details(w, shown...) })
 }

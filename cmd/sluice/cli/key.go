@@ -17,7 +17,7 @@ import (
 func (p *program) keyCreate() *cobra.Command {
 	var in client.CreateKeyInput
 	var tags []string
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "create --spec SPEC [NAME]",
 		Short: "Create a key",
 		Long: `Create a key with its first version. Without a NAME it is named "key-" and its id.
@@ -33,7 +33,7 @@ leaves it. RSA keys take seconds.`,
 			}
 			return argument("NAME")(c, args)
 		},
-	}
+	})
 	f := c.Flags()
 	f.StringVar((*string)(&in.Spec), "spec", "", "`SPEC` of the key (required): "+join(specs()))
 	f.StringVar((*string)(&in.Usage), "usage", "", "`USAGE` of the key: "+join(usages())+" (default: that of the spec)")
@@ -43,10 +43,11 @@ leaves it. RSA keys take seconds.`,
 	f.StringVar(&in.Description, "description", "", "`TEXT` about the key, at most 1024 bytes")
 	tagFlag(c, &tags, "tag of the key as `NAME=VALUE`; repeat for more")
 	f.BoolVar(&in.DeletionProtection, "deletion-protection", false, "refuse to schedule the key's deletion")
+	f.IntVar(&in.RotationDays, "rotation-days", 0, "`NUMBER` of days between scheduled rotations, 1 to 3650 (default: there are none)")
 	choices(c, "spec", specs()...)
 	choices(c, "usage", usages()...)
 	choices(c, "protection", kms.ProtectionHSM, kms.ProtectionSealed)
-	noCompletion(c, "project", "description")
+	noCompletion(c, "project", "description", "rotation-days")
 	return p.verb(c, func(s *session) (err error) {
 		if in.Spec == "" {
 			return usage(c, "--spec is missing")
@@ -121,14 +122,14 @@ func (p *program) keyUpdate() *cobra.Command {
 	var description string
 	var tags []string
 	var noTags, protection bool
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "update KEY",
 		Short: "Change a key's description, tags or deletion protection",
 		Long:  "Change a key's description, tags or deletion protection. What is not named stays as it is.",
 		Example: `  sluice key update backups --description "nightly backups"
   sluice key update backups --tag team=storage --tag stage=live
   sluice key update backups --deletion-protection=false`,
-	}
+	})
 	f := c.Flags()
 	f.StringVar(&description, "description", "", "new description as `TEXT`; empty removes it")
 	tagFlag(c, &tags, "new tags as `NAME=VALUE`, repeated; they replace all tags")

@@ -13,14 +13,14 @@ import (
 func (p *program) random() *cobra.Command {
 	var bytes int
 	var out sink
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "random",
 		Short: "Get random bytes from an HSM",
 		Long:  "Get random bytes from an HSM. They are printed as base64.",
 		Example: `  sluice random
   sluice random --bytes 16 --raw | xxd -p`,
 		Args: noArguments,
-	}
+	})
 	c.Flags().IntVar(&bytes, "bytes", 32, "`NUMBER` of bytes, 1 to 1024")
 	noCompletion(c, "bytes")
 	out.flags(c, "random bytes")
@@ -41,7 +41,7 @@ func (p *program) digest() *cobra.Command {
 	var algorithm string
 	var data source
 	var raw bool
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "digest",
 		Short: "Compute a digest",
 		Long: `Compute a digest (hash). It is printed in hexadecimal, as "sluice sign
@@ -49,7 +49,7 @@ func (p *program) digest() *cobra.Command {
 		Example: `  sluice digest --algorithm SM3 --message abc
   sluice digest --in contract.pdf`,
 		Args: noArguments,
-	}
+	})
 	f := c.Flags()
 	f.StringVar(&algorithm, "algorithm", string(client.HashSHA256), "hash `FUNCTION`: SHA_224, SHA_256, SHA_384, SHA_512 or SM3")
 	choices(c, "algorithm", client.HashSHA224, client.HashSHA256, client.HashSHA384, client.HashSHA512, client.HashSM3)

@@ -12,7 +12,7 @@ import (
 type keyCall func(c *client.Client, ctx context.Context, key string) (*client.KeyOutput, error)
 
 func (p *program) keyChange(c *cobra.Command, call keyCall) *cobra.Command {
-	return p.keyVerb(c, func(s *session, key string) error {
+	return p.keyVerb(tries(c), func(s *session, key string) error {
 		ctx, api, err := s.connect()
 		if err != nil {
 			return err
@@ -29,6 +29,33 @@ func (p *program) keyRotate() *cobra.Command {
 versions signed or encrypted can still be verified and decrypted.`,
 		Example: "  sluice key rotate payments/orders",
 	}, (*client.Client).RotateKey)
+}
+
+func (p *program) keyRotation() *cobra.Command {
+	var days int
+	var never bool
+	c := tries(&cobra.Command{
+		Use:   "rotation KEY --days NUMBER",
+		Short: "Schedule a key's rotations",
+		Long: `Schedule a key's rotations: the first one a number of days from now, and then as
+often. With --never there are none.`,
+		Example: `  sluice key rotation payments/orders --days 90
+  sluice key rotation payments/orders --never`,
+	})
+	c.Flags().IntVar(&days, "days", 0, "`NUMBER` of days between rotations, 1 to 3650")
+	c.Flags().BoolVar(&never, "never", false, "end the scheduled rotations")
+	c.MarkFlagsMutuallyExclusive("days", "never")
+	noCompletion(c, "days")
+	return p.keyVerb(c, func(s *session, key string) error {
+		if !never && days < 1 {
+			return usage(c, "give --days of at least 1, or --never")
+		}
+		ctx, api, err := s.connect()
+		if err != nil {
+			return err
+		}
+		return s.showKey(api.SetKeyRotation(ctx, key, days))
+	})
 }
 
 func (p *program) keyEnable() *cobra.Command {
@@ -53,7 +80,7 @@ public half stays available.`,
 func (p *program) keyScheduleDeletion() *cobra.Command {
 	var days int
 	var confirm confirmation
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "schedule-deletion KEY",
 		Short: "Disable a key and destroy it later",
 		Long: `Disable a key at once and have it destroyed after a number of days. What it
@@ -61,7 +88,7 @@ encrypted is lost then, for good. Until the date "sluice key cancel-deletion"
 takes it back.`,
 		Example: `  sluice key schedule-deletion old/orders
   sluice key schedule-deletion old/orders --days 7 --yes`,
-	}
+	})
 	c.Flags().IntVar(&days, "days", 30, "`NUMBER` of days until the key is destroyed, 7 to 30")
 	noCompletion(c, "days")
 	confirm.flag(c)

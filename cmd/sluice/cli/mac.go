@@ -17,20 +17,20 @@ func (m *macing) flags(c *cobra.Command) {
 	m.source.fileFlag(c, "message")
 	m.source.messageFlag(c)
 	algorithmFlag(c, &m.in.Algorithm, kms.UsageGenerateVerifyMAC)
-	c.Flags().Uint32Var(&m.in.Version, "version", 0, "`NUMBER` of the key version (default: the primary one)")
-	noCompletion(c, "message", "version")
+	versionFlag(c, &m.in.Version)
+	noCompletion(c, "message")
 }
 
 func (p *program) mac() *cobra.Command {
 	var m macing
 	var out sink
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "mac KEY",
 		Short: "Compute the MAC of a message",
 		Long:  "Compute the message authentication code of a message. It is printed as base64.",
 		Example: `  echo -n "order 4711" | sluice mac webhooks
   sluice mac webhooks --in body.json --out body.mac`,
-	}
+	})
 	m.flags(c)
 	out.flags(c, "MAC")
 	return exclusive(p.keyVerb(c, func(s *session, key string) (err error) {
@@ -52,14 +52,14 @@ func (p *program) mac() *cobra.Command {
 func (p *program) verifyMAC() *cobra.Command {
 	var m macing
 	var code proof
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "verify-mac KEY",
 		Short: "Check the MAC of a message",
 		Long: `Check the message authentication code of a message. Prints "valid" or "invalid",
 and ends with exit code 3 when the code is not the message's.`,
 		Example: `  sluice verify-mac webhooks --message "order 4711" --mac 3q2+7w==
   sluice verify-mac webhooks --in body.json --mac-file body.mac`,
-	}
+	})
 	m.flags(c)
 	code.flags(c, "mac", "MAC")
 	return p.keyVerb(c, func(s *session, key string) error {

@@ -22,10 +22,9 @@ keys, too. There is no JWK for SM2.`,
   sluice public payments/orders --format der --out orders.der`,
 	}
 	f := c.Flags()
-	f.Uint32Var(&version, "version", 0, "`NUMBER` of the key version (default: the primary one)")
+	versionFlag(c, &version)
 	f.StringVar(&format, "format", "pem", "`FORMAT`: pem, der or jwk")
 	f.StringVar(&file, "out", "-", "write it to this `FILE`, mode 0600; - is standard output")
-	noCompletion(c, "version")
 	choices(c, "format", "pem", "der", "jwk")
 	cmd := p.keyVerb(c, func(s *session, key string) error {
 		if format != "pem" && format != "der" && format != "jwk" {

@@ -60,31 +60,47 @@ const tenant = `{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","tier
 
 // answers are by method and path.
 var answers = map[string]string{
-	"POST /v1/keys":                                       key("orders/eu", "ENABLED", versions),
-	"GET /v1/keys/orders%2Feu":                            key("orders/eu", "ENABLED", versions),
-	"PATCH /v1/keys/orders%2Feu":                          key("orders/eu", "ENABLED", versions),
-	"POST /v1/keys/orders%2Feu/rotate":                    key("orders/eu", "ENABLED", versions),
-	"POST /v1/keys/orders%2Feu/enable":                    key("orders/eu", "ENABLED", versions),
-	"POST /v1/keys/orders%2Feu/disable":                   key("orders/eu", "DISABLED", versions),
-	"POST /v1/keys/orders%2Feu/cancel-deletion":           key("orders/eu", "DISABLED", versions),
-	"POST /v1/keys/orders%2Feu/schedule-deletion":         key("orders/eu", "PENDING_DELETION", `,"deletion_date":"2026-03-04T05:06:07Z"`+versions),
-	"GET /v1/keys?page_token=2":                           `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
-	"GET /v1/keys":                                        `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
-	"GET /v1/keys?page_size=200&page_token=2":             `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
-	"GET /v1/keys?page_size=200":                          `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
-	"GET /v1/keys?project=none":                           `{"keys":[],` + charge + `}`,
-	"POST /v1/keys/orders%2Feu/sign":                      `{"signature":"c2lnbmF0dXJl","signature_crc32c":3736289424,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
-	"POST /v1/keys/orders%2Feu/verify":                    `{"valid":true,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
-	"POST /v1/keys/other/verify":                          `{"valid":false,"algorithm":"ECDSA_SHA_256",` + meta + `}`,
-	"POST /v1/keys/webhooks/mac":                          `{"mac":"AQIDBA==","algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
-	"POST /v1/keys/webhooks/verify-mac":                   `{"valid":true,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
-	"POST /v1/keys/other/verify-mac":                      `{"valid":false,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
-	"POST /v1/keys/backups/encrypt":                       `{"ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
-	"POST /v1/keys/backups/decrypt":                       `{"plaintext":"cGxhaW4AdGV4dA==","algorithm":"AES_GCM","version":1,` + meta + `}`,
-	"POST /v1/keys/backups/datakey":                       `{"plaintext":"a2V5a2V5a2V5a2V5","ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
-	"POST /v1/keys/backups/datakey/wrapped":               `{"ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
-	"GET /v1/keys/orders%2Feu/public":                     `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","jwk":{"kty":"EC"},"spec":"ECC_NIST_P256","usage":"SIGN_VERIFY","version":2,` + meta + `}`,
-	"GET /v1/keys/sm2/public?version=1":                   `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","spec":"SM2","usage":"SIGN_VERIFY","version":1,` + meta + `}`,
+	"POST /v1/keys":                                           key("orders/eu", "ENABLED", versions),
+	"GET /v1/keys/orders%2Feu":                                key("orders/eu", "ENABLED", versions),
+	"PATCH /v1/keys/orders%2Feu":                              key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/rotate":                        key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/enable":                        key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/disable":                       key("orders/eu", "DISABLED", versions),
+	"POST /v1/keys/orders%2Feu/cancel-deletion":               key("orders/eu", "DISABLED", versions),
+	"POST /v1/keys/orders%2Feu/schedule-deletion":             key("orders/eu", "PENDING_DELETION", `,"deletion_date":"2026-03-04T05:06:07Z"`+versions),
+	"GET /v1/keys?page_token=2":                               `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
+	"GET /v1/keys":                                            `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
+	"GET /v1/keys?page_size=200&page_token=2":                 `{"keys":[` + key("webhooks", "DISABLED", "") + `],` + charge + `}`,
+	"GET /v1/keys?page_size=200":                              `{"keys":[` + key("a-longer-name/eu", "ENABLED", "") + `,` + key("orders/eu", "ENABLED", "") + `],"next_page_token":"2",` + charge + `}`,
+	"GET /v1/keys?project=none":                               `{"keys":[],` + charge + `}`,
+	"POST /v1/keys/orders%2Feu/sign":                          `{"signature":"c2lnbmF0dXJl","signature_crc32c":3736289424,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/keys/orders%2Feu/verify":                        `{"valid":true,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/keys/other/verify":                              `{"valid":false,"algorithm":"ECDSA_SHA_256",` + meta + `}`,
+	"POST /v1/keys/webhooks/mac":                              `{"mac":"AQIDBA==","algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/webhooks/verify-mac":                       `{"valid":true,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/other/verify-mac":                          `{"valid":false,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/encrypt":                           `{"ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/decrypt":                           `{"plaintext":"cGxhaW4AdGV4dA==","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/datakey":                           `{"plaintext":"a2V5a2V5a2V5a2V5","ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"POST /v1/keys/backups/datakey/wrapped":                   `{"ciphertext":"U0xDMQE=","algorithm":"AES_GCM","version":1,` + meta + `}`,
+	"GET /v1/keys/orders%2Feu/public":                         `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","jwk":{"kty":"EC"},"spec":"ECC_NIST_P256","usage":"SIGN_VERIFY","version":2,` + meta + `}`,
+	"GET /v1/keys/sm2/public?version=1":                       `{"pem":"-----BEGIN PUBLIC KEY-----\nMAA=\n-----END PUBLIC KEY-----\n","spec":"SM2","usage":"SIGN_VERIFY","version":1,` + meta + `}`,
+	"PUT /v1/aliases/orders%2Fcurrent":                        `{"alias":"orders/current","key_id":"01920000-0000-7000-8000-00000000000a",` + charge + `}`,
+	"DELETE /v1/aliases/orders%2Fcurrent":                     `{"alias":"orders/current",` + charge + `}`,
+	"GET /v1/aliases":                                         `{"aliases":[{"alias":"orders/current","key_id":"01920000-0000-7000-8000-00000000000a"}],` + charge + `}`,
+	"POST /v1/keys/orders%2Feu/versions/1/enable":             key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/versions/1/disable":            key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/versions/1/cancel-destruction": key("orders/eu", "ENABLED", versions),
+	"POST /v1/keys/orders%2Feu/versions/1/schedule-destruction": key("orders/eu", "ENABLED",
+		strings.Replace(versions, `"DISABLED"`, `"PENDING_DESTRUCTION","destroy_at":"2026-03-04T05:06:07Z"`, 1)),
+	"POST /v1/keys/backups/reencrypt":                     `{"ciphertext":"U0xDMQI=","source_version":1,"algorithm":"AES_GCM","version":2,` + meta + `}`,
+	"POST /v1/keys/transport/wrap":                        `{"wrapped":"AQIDBAUGBwg=","algorithm":"AES_KWP","version":1,` + meta + `}`,
+	"POST /v1/keys/transport/unwrap":                      `{"plaintext":"cGxhaW4AdGV4dA==","algorithm":"AES_KWP","version":1,` + meta + `}`,
+	"POST /v1/keys/tunnel/shared-secret":                  `{"secret":"a2V5a2V5","algorithm":"ECDH","version":1,` + meta + `}`,
+	"POST /v1/keys/tokens/derive":                         `{"derived":"a2V5a2V5","algorithm":"HKDF_EXPAND_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/mailbox/encapsulate":                   `{"secret":"a2V5a2V5a2V5a2V5","ciphertext":"U0xDMQE=","algorithm":"ML_KEM","version":1,` + meta + `}`,
+	"POST /v1/keys/mailbox/decapsulate":                   `{"secret":"a2V5a2V5","algorithm":"ML_KEM","version":1,` + meta + `}`,
+	"POST /v1/keys/orders%2Feu/csr":                       `{"csr":"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n","algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
 	"POST /v1/random":                                     `{"random":"AP8Q",` + charge + `}`,
 	"POST /v1/digest":                                     `{"digest":"AP8Q","algorithm":"SM3",` + charge + `}`,
 	"POST /v1/projects":                                   `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
@@ -152,6 +168,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	answer, known := answers[r.Method+" "+target]
+	if path, dry := strings.CutSuffix(target, "?dry_run=true"); dry {
+		if _, known = answers[r.Method+" "+path]; known {
+			answer = `{"dry_run":true,"cost":12.5,"request_id":"01920000-0000-7000-8000-000000000001","protection":"HSM"}`
+		}
+	}
 	if !known {
 		refuse(w, 404, "not_found", "")
 		return
@@ -178,7 +199,8 @@ func plainly(body []byte) string {
 	}
 	for name, v := range members {
 		switch name {
-		case "message", "digest", "signature", "mac", "plaintext", "ciphertext", "aad", "data":
+		case "message", "digest", "signature", "mac", "plaintext", "ciphertext", "aad", "data",
+			"destination_aad", "source_iv", "iv", "wrapped", "public_key", "context":
 			if text, isText := v.(string); isText {
 				if b, err := base64.StdEncoding.DecodeString(text); err == nil {
 					members[name] = string(b)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -59,7 +60,7 @@ func (p *program) operatorVerb(c *cobra.Command, run func(*session) error) *cobr
 func (p *program) keyVerb(c *cobra.Command, run func(s *session, key string) error) *cobra.Command {
 	s := p.session(c)
 	c.Args = argument("KEY")
-	c.ValidArgsFunction = s.completeFirst(keyNames)
+	c.ValidArgsFunction = s.completeAt(0, keyNames)
 	return s.verb(func(s *session) error { return run(s, s.args[0]) })
 }
 
@@ -90,7 +91,11 @@ func (s *session) verb(run func(*session) error) *cobra.Command {
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		s.args = args
 		defer s.close()
-		return run(s)
+		err := run(s)
+		if dry, asked := errors.AsType[*client.DryRun](err); asked {
+			return s.showDryRun(dry)
+		}
+		return err
 	}
 	if c.ValidArgsFunction == nil {
 		c.ValidArgsFunction = cobra.NoFileCompletions
@@ -104,7 +109,11 @@ func (s *session) connect() (context.Context, *client.Client, error) {
 	if s.timeout <= 0 {
 		return nil, nil, usage(s.cmd, "--timeout must be more than 0")
 	}
-	return s.dial(s.timeout, client.DefaultMaxAttempts)
+	ctx, c, err := s.dial(s.timeout, client.DefaultMaxAttempts)
+	if err == nil && s.dryRun() {
+		c = c.WithDryRun()
+	}
+	return ctx, c, err
 }
 
 func (s *session) dial(timeout time.Duration, attempts int) (context.Context, *client.Client, error) {
@@ -135,15 +144,18 @@ func (s *session) close() {
 }
 
 // argument checks that there is exactly one argument.
-func argument(name string) cobra.PositionalArgs {
+func argument(name string) cobra.PositionalArgs { return arguments(name) }
+
+// arguments checks that there is an argument for every name, and no other.
+func arguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		switch len(args) {
-		case 0:
-			return usage(c, "%s is missing", name)
-		case 1:
-			return nil
+		switch {
+		case len(args) < len(names):
+			return usage(c, "%s is missing", names[len(args)])
+		case len(args) > len(names):
+			return usage(c, "there are arguments after %s", names[len(names)-1])
 		}
-		return usage(c, "there are arguments after %s", name)
+		return nil
 	}
 }
 

@@ -44,7 +44,7 @@ func (g *signing) read(s *session) (err error) {
 func (p *program) sign() *cobra.Command {
 	var g signing
 	var out sink
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "sign KEY",
 		Short: "Sign a message or a digest",
 		Long: `Sign a message, or its digest that was computed elsewhere. The signature is
@@ -56,7 +56,7 @@ For SM2 a digest is the one over the signer's identity and the message
   sluice sign payments/orders --message "order 4711" --user-id alice
   sluice sign releases --in sluice.tar.gz --out sluice.tar.gz.sig
   sluice sign releases --digest-hex $(sha256sum < image.iso | cut -c 1-64)`,
-	}
+	})
 	g.flags(c)
 	out.flags(c, "signature")
 	return exclusive(p.keyVerb(c, func(s *session, key string) error {
@@ -78,14 +78,14 @@ For SM2 a digest is the one over the signer's identity and the message
 func (p *program) verify() *cobra.Command {
 	var g signing
 	var signature proof
-	c := &cobra.Command{
+	c := tries(&cobra.Command{
 		Use:   "verify KEY",
 		Short: "Check a signature",
 		Long: `Check the signature of a message or digest. Prints "valid" or "invalid", and
 ends with exit code 3 when the signature is not valid.`,
 		Example: `  sluice verify payments/orders --message "order 4711" --signature MEUCIQ...
   sluice verify releases --in sluice.tar.gz --signature-file sluice.tar.gz.sig`,
-	}
+	})
 	g.flags(c)
 	signature.flags(c, "signature", "signature")
 	return p.keyVerb(c, func(s *session, key string) error {

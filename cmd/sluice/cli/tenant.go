@@ -14,7 +14,7 @@ func (p *program) tenantVerb(c *cobra.Command, run func(s *session, tenant strin
 	s := p.session(c)
 	s.operator = true
 	c.Args = argument("TENANT")
-	c.ValidArgsFunction = s.completeFirst(tenantNames)
+	c.ValidArgsFunction = s.completeAt(0, tenantNames)
 	return s.verb(func(s *session) error { return run(s, s.args[0]) })
 }
 

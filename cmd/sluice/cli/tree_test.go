@@ -31,11 +31,30 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 // verbs is what the product promises.
 var verbs = []string{
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
-	"datakey", "decrypt", "digest", "encrypt", "hsm status",
-	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key list", "key rotate", "key schedule-deletion", "key update",
-	"mac", "project create", "project list", "public", "random", "sign",
+	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm status",
+	"key alias delete", "key alias list", "key alias set",
+	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key list", "key rotate", "key rotation",
+	"key schedule-deletion", "key update",
+	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
+	"mac", "project create", "project list", "public", "random", "reencrypt", "shared-secret", "sign",
 	"tenant create", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
-	"verify", "verify-mac",
+	"unwrap", "verify", "verify-mac", "wrap",
+}
+
+// readers are the verbs on keys that neither use one nor change anything.
+var readers = []string{"key alias list", "key get", "key list", "public"}
+
+func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
+	walk(t, func(t *testing.T, c *cobra.Command) {
+		path := strings.TrimPrefix(c.CommandPath(), "sluice ")
+		family, _, _ := strings.Cut(path, " ")
+		if c.HasSubCommands() || slices.Contains([]string{"credential", "hsm", "project", "tenant"}, family) {
+			return
+		}
+		if can := c.Flags().Lookup("dry-run") != nil; can == slices.Contains(readers, path) {
+			t.Errorf("it has --dry-run: %v", can)
+		}
+	})
 }
 
 func TestTheVerbsAreThosePromised(t *testing.T) {

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sluice-kms/sluice/client"
+)
+
+const dryRunName = "dry-run"
+
+// tries adds --dry-run to a verb that uses a key or changes something.
+func tries(c *cobra.Command) *cobra.Command {
+	c.Flags().Bool(dryRunName, false, "check permission, arguments, limits and price only; nothing is done")
+	return c
+}
+
+// dryRun tells whether the verb only asks. Verbs that only read have no such
+// flag.
+func (s *session) dryRun() bool {
+	dry, err := s.cmd.Flags().GetBool(dryRunName)
+	return err == nil && dry
+}
+
+// showDryRun prints what a verb would have cost.
+func (s *session) showDryRun(d *client.DryRun) error {
+	return s.show(struct {
+		DryRun     bool              `json:"dry_run"`
+		Cost       float64           `json:"cost"`
+		RequestID  string            `json:"request_id"`
+		Protection client.Protection `json:"protection,omitzero"`
+	}{true, d.Cost, d.RequestID, d.Protection}, func(w io.Writer) error {
+		return details(w,
+			field{"Dry run", "nothing was done"},
+			field{"Cost", strconv.FormatFloat(d.Cost, 'f', -1, 64) + " credits"},
+			field{"Protection", string(d.Protection)})
+	})
+}
