@@ -45,7 +45,10 @@ func (s *Service) Derive(ctx context.Context, t *Ticket, ref string, in DeriveIn
 		if in.Length < MinDerived || in.Length > MaxDerived {
 			return Errorf(KindInvalidArgument, "bytes: must be %d to %d", MinDerived, MaxDerived)
 		}
-		return sizes(in.Context, nil)
+		if len(in.Context) > MaxDeriveContext {
+			return Errorf(KindInvalidArgument, "context: must be at most %d bytes", MaxDeriveContext)
+		}
+		return nil
 	})
 	return w.Output, err
 }

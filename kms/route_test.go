@@ -19,16 +19,20 @@ import (
 // told to. The real parts have their own suites; here it is the order of the
 // steps and what follows a failure that counts.
 type stage struct {
-	steps   []string
-	entries []kms.Entry
-	settled []kms.Settlement
-	fail    map[string]error
-	panicAt string
-	key     *kms.Key
-	nodes   []kms.NodeID
-	down    map[kms.NodeID]bool
-	svc     *kms.Service
-	leased  uint64
+	steps    []string
+	entries  []kms.Entry
+	settled  []kms.Settlement
+	fail     map[string]error
+	panicAt  string
+	key      *kms.Key
+	nodes    []kms.NodeID
+	down     map[kms.NodeID]bool
+	svc      *kms.Service
+	leased   uint64
+	due      int // how often the key is found to be due
+	dueFails int // how often looking for that fails first
+	next     time.Time
+	touched  []kms.KeyUse
 }
 
 func (s *stage) step(name string) error {
@@ -53,7 +57,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s.svc = kms.NewService(kms.Config{
-		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s},
+		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Clock: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) },
 	})
@@ -76,7 +80,7 @@ func (s stageKeys) Lookup(_ context.Context, tenant uuid.UUID, ref string) (*kms
 	if err := s.step("lookup"); err != nil {
 		return nil, err
 	}
-	if tenant != s.key.Tenant.ID || ref != s.key.Name {
+	if tenant != s.key.Tenant.ID || ref != s.key.Name && ref != s.key.ID.String() {
 		return nil, kms.ErrNotFound
 	}
 	return s.key, nil
@@ -92,11 +96,40 @@ func (s stageKeys) ListKeys(context.Context, uuid.UUID, string, kms.Page) ([]*km
 	return []*kms.Key{s.key}, "", s.step("store")
 }
 
+type stageUses struct{}
+
+func (stageUses) TouchCredentials(context.Context, []kms.CredentialUse) error { return nil }
+
 type stageLifecycle struct {
 	kms.KeyLifecycle
 	*stage
 }
 
+func (s stageLifecycle) DueKeys(context.Context, time.Time, int) ([]kms.DueKey, error) {
+	if s.dueFails > 0 {
+		s.dueFails--
+		return nil, kms.Errorf(kms.KindStoreUnavailable, "down")
+	}
+	if s.due == 0 {
+		return nil, nil
+	}
+	s.due--
+	return []kms.DueKey{{Tenant: s.key.Tenant.ID, Key: s.key.ID}}, nil
+}
+func (s stageLifecycle) DestroyKey(context.Context, uuid.UUID, uuid.UUID, uint64) error {
+	return s.step("destroy key")
+}
+func (s stageLifecycle) DestroyVersion(_ context.Context, _, _ uuid.UUID, _ uint64, number uint32) (*kms.Key, error) {
+	return s.key, s.step(fmt.Sprintf("destroy version %d", number))
+}
+func (s stageLifecycle) SetRotation(_ context.Context, _, _ uuid.UUID, _ uint64, period time.Duration, next time.Time) (*kms.Key, error) {
+	s.next = next
+	return s.key, s.step("set rotation")
+}
+func (s stageLifecycle) TouchKeys(_ context.Context, uses []kms.KeyUse) error {
+	s.touched = append(s.touched, uses...)
+	return nil
+}
 func (s stageLifecycle) LeaseNonces(_ context.Context, _, _ uuid.UUID, _ uint32, block uint64) (uint64, error) {
 	s.leased += block
 	return s.leased, s.fail["lease"]
