@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"uuid"
@@ -19,6 +20,7 @@ import (
 // told to. The real parts have their own suites; here it is the order of the
 // steps and what follows a failure that counts.
 type stage struct {
+	mu       sync.Mutex // guards what steps note: the keeper takes them too
 	steps    []string
 	entries  []kms.Entry
 	settled  []kms.Settlement
@@ -36,6 +38,8 @@ type stage struct {
 }
 
 func (s *stage) step(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.steps = append(s.steps, name)
 	if s.panicAt == name {
 		panic("a value with a secret in it")
@@ -143,6 +147,8 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 }
 
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.steps = append(s.steps, "settle")
 	s.settled = append(s.settled, outcome)
 }
@@ -184,14 +190,16 @@ func (s stageDevice) Generate(_ context.Context, n kms.NodeID, _ *kms.Key, v *km
 }
 
 func (s *stage) Record(_ context.Context, e *kms.Entry) error {
+	s.mu.Lock()
 	s.entries = append(s.entries, *e)
+	s.mu.Unlock()
 	if e.Phase == kms.PhaseIntent {
 		return s.step("intent")
 	}
 	return s.step("journal")
 }
 
-func (s *stage) Request(t *kms.Ticket, err error) { s.steps = append(s.steps, "observe") }
+func (s *stage) Request(t *kms.Ticket, err error) { _ = s.step("observe") }
 
 func (s *stage) encrypt(t *testing.T, ticket *kms.Ticket) error {
 	_, err := s.svc.Encrypt(context.Background(), ticket, "orders", kms.EncryptInput{Plaintext: []byte("x")})
