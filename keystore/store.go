@@ -47,8 +47,8 @@ const (
 
 // Bounds of the caches. The numbers of entries cover the size that the
 // service is made for, 1,000,000 keys of 100,000 tenants. The bytes keep the
-// caches together below 1 GiB whatever the objects are; at 0.75 KiB for an AES
-// key and 0.2 KiB for its name they leave room for 870,000 of them, or for
+// caches together below 1 GiB whatever the objects are; at 0.82 KiB for an AES
+// key and 0.2 KiB for its name they leave room for 800,000 of them, or for
 // 200,000 RSA keys. Absences outlast AbsenceTTL only where nobody asks again.
 var (
 	keyLimits     = limits{entries: 1 << 20, bytes: 640 << 20, absences: 1 << 14}
