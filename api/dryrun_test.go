@@ -110,6 +110,23 @@ func TestDryRunPricesAndDoesNothing(t *testing.T) {
 	}
 }
 
+// dryRuns prices every operation on a whole service, and then has it done: the
+// price is what is charged, and only the second run reaches a node.
+func (w *world) dryRuns(t *testing.T) {
+	for name, request := range w.operations() {
+		r := request()
+		before := w.nodeOperations()
+		dry := w.must(200, r.method, r.path+"?dry_run=true", r.token, r.body)
+		if got := w.nodeOperations() - before; got != 0 {
+			t.Errorf("%s: %v operations reached a node", name, got)
+		}
+		done := w.must(200, r.method, r.path, r.token, r.body)
+		if dry.fields["cost"] != done.fields["cost"] || dry.fields["cost"] == 0.0 || dry.fields["protection"] != done.fields["protection"] {
+			t.Errorf("%s was priced %s, then %s", name, dry.body, done.body)
+		}
+	}
+}
+
 func TestDryRunIsRefusedAsTheRequestWouldBe(t *testing.T) {
 	w := newWorld(t)
 	key := w.key(w.acme, kms.SpecAES256, "", "dry/key")

@@ -30,6 +30,7 @@ func (w *world) publicKeys(t *testing.T) {
 	}{
 		{kms.SpecRSA2048, "RSA", ""}, {kms.SpecP256, "EC", "P-256"}, {kms.SpecP384, "EC", "P-384"}, {kms.SpecP521, "EC", "P-521"},
 		{kms.SpecSecp256k1, "EC", "secp256k1"}, {kms.SpecEd25519, "OKP", "Ed25519"}, {kms.SpecSM2, "", ""},
+		{kms.SpecMLKEM768, "", ""}, {kms.SpecMLDSA65, "", ""},
 	} {
 		t.Run(string(c.spec), func(t *testing.T) {
 			id := w.key(w.acme, c.spec, "", "")
@@ -49,7 +50,7 @@ func (w *world) publicKeys(t *testing.T) {
 			alone := form("application/jwk+json")
 			if c.kty == "" {
 				if alone.status != 422 || a.fields["jwk"] != nil {
-					t.Errorf("JWK of SM2: %d %s", alone.status, a.body)
+					t.Errorf("a JWK that is not registered: %d %s", alone.status, a.body)
 				}
 				return
 			}

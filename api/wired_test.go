@@ -33,6 +33,7 @@ func TestWholeService(t *testing.T) {
 		{"decapsulation recovers the secret", w.encapsulation},
 		{"keys named in a body are one as foreign and missing", w.namedInBodies},
 		{"certification request is one of the key", w.certificationRequests},
+		{"dry run prices what is charged then", w.dryRuns},
 		{"replay shows the object as it is now", w.replays},
 		{"public key has one value in four forms", w.publicKeys},
 	} {
