@@ -87,6 +87,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, errURL
 	}
+	if owner != "" {
+		if err := admit(ctx, owner, config.ConnConfig.User); err != nil {
+			return nil, err
+		}
+	}
 	prepareConfig(config.ConnConfig)
 	config.MaxConns = defaultConnections
 	if c.Connections > 0 {
@@ -102,6 +107,28 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	return db, nil
+}
+
+// admit makes the service's login a member of the role that may use the
+// schema, so that setting a database up takes two logins and nothing more.
+func admit(ctx context.Context, owner, login string) error {
+	conn, err := pgx.Connect(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("postgres: open: connecting as the owner: %w", translate(err))
+	}
+	defer conn.Close(ctx)
+	var member bool
+	if err := conn.QueryRow(ctx, "SELECT pg_has_role($1, 'sluice_service', 'MEMBER')", login).Scan(&member); err != nil {
+		return fmt.Errorf("postgres: open: looking up the service's login: %w", translate(err))
+	}
+	if member {
+		return nil
+	}
+	// Statements of this kind take no parameters; the name is quoted.
+	if _, err := conn.Exec(ctx, "GRANT sluice_service TO "+pgx.Identifier{login}.Sanitize()); err != nil {
+		return fmt.Errorf("postgres: open: admitting the service's login: %w", translate(err))
+	}
+	return nil
 }
 
 // Close waits for calls under way and closes the connections.

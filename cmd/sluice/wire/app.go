@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/keystore"
+	"github.com/sluice-kms/sluice/keystore/postgres"
 	"github.com/sluice-kms/sluice/keystore/sqlite"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/quota"
@@ -77,14 +78,26 @@ func (a *App) openJournal(ctx context.Context) (err error) {
 }
 
 func (a *App) openStore(ctx context.Context) error {
-	db, err := sqlite.Open(ctx, a.config.Database.Path)
+	c := a.config.Database
+	driver, err := a.openDatabase(ctx, c)
 	if err != nil {
 		return err
 	}
-	a.storeFailed = db.Failed()
-	a.Store = keystore.New(db, keystore.Options{Logger: a.log, Metrics: a.Metrics})
+	a.Store = keystore.New(driver, keystore.Options{Logger: a.log, Metrics: a.Metrics, Staleness: c.Staleness})
 	a.closes = append(a.closes, a.Store.Close)
 	return nil
+}
+
+func (a *App) openDatabase(ctx context.Context, c DatabaseConfig) (keystore.Driver, error) {
+	if c.Driver == "postgres" {
+		return postgres.Open(ctx, postgres.Config{URLFile: c.URLFile, OwnerURLFile: c.OwnerURLFile})
+	}
+	db, err := sqlite.Open(ctx, c.Path)
+	if err != nil {
+		return nil, err
+	}
+	a.storeFailed = db.Failed()
+	return db, nil
 }
 
 func (a *App) openDevice(ctx context.Context) error {

@@ -50,7 +50,13 @@ type BackupFile struct {
 // the domain's descriptions, a snapshot of the database, and the journal,
 // verified. The service may be running. Keys in it are of use only to tokens
 // of the domain; it holds no PIN and no credential.
+//
+// A PostgreSQL database is backed up with its own tools, which know more than
+// we do; then this refuses.
 func Backup(ctx context.Context, c *Config, out string) (m *Manifest, err error) {
+	if c.Database.Driver != "sqlite" {
+		return nil, errors.New("the database is PostgreSQL: back it up with pg_dump or its archive, and the journal and the domains' descriptions as files")
+	}
 	work, err := os.MkdirTemp(filepath.Dir(out), ".backup-")
 	if err != nil {
 		return nil, err

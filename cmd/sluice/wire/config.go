@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/parsers/yaml"
@@ -55,10 +56,20 @@ type TLSConfig struct {
 
 // DatabaseConfig says where tenants, credentials and keys are stored.
 type DatabaseConfig struct {
-	// Driver is "sqlite".
+	// Driver is "sqlite" (the default) or "postgres", which several API nodes
+	// share.
 	Driver string `koanf:"driver"`
 	// Path of the SQLite file. Default <data_dir>/sluice.db.
 	Path string `koanf:"path"`
+	// URLFile holds the URL with which the service connects to PostgreSQL, as
+	// a role that owns nothing.
+	URLFile string `koanf:"url_file"`
+	// OwnerURLFile holds the URL of the schema's owner. With it the schema is
+	// brought up to date at start; without it the schema must be.
+	OwnerURLFile string `koanf:"owner_url_file"`
+	// Staleness is how long cached state is used while the database cannot be
+	// asked for changes of other nodes. Default 30s.
+	Staleness time.Duration `koanf:"staleness"`
 }
 
 // HSMConfig lists the domains and their tokens.
@@ -152,7 +163,7 @@ func LoadConfig(path string, environ func() []string) (*Config, error) {
 	var c Config
 	err = k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
-		DecodeHook: mapstructure.StringToSliceHookFunc(","),
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
@@ -200,7 +211,9 @@ func (c *Config) Validate() error {
 	}
 	check(c.DataDir != "", "data_dir: is missing")
 	check(c.Node != "", "node: is missing and the host has no name")
-	check(c.Database.Driver == "sqlite", "database.driver: must be sqlite")
+	check(c.Database.Driver == "sqlite" || c.Database.Driver == "postgres", "database.driver: must be sqlite or postgres")
+	check(c.Database.Driver != "postgres" || c.Database.URLFile != "", "database.url_file: is missing")
+	check(c.Database.Staleness >= 0 && c.Database.Staleness <= time.Hour, "database.staleness: must be at most 1h")
 	check(c.MaxBodyBytes >= 1<<10 && c.MaxBodyBytes <= 64<<20, "max_body_bytes: must be 1 KiB to 64 MiB")
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls: cert_file and key_file come together")
 	check(c.TLS.CertFile != "" || c.AllowPlaintext || isLoopback(c.Listen),

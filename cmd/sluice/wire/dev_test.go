@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/keystore/postgres/pgtest"
 )
 
 var here = netip.MustParseAddr("127.0.0.1")
@@ -34,6 +35,10 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.RemoveAll(sharedDir)
+	if err := pgtest.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	os.Exit(code)
 }
 
@@ -62,6 +67,7 @@ type answer struct {
 	Valid      bool    `json:"valid"`
 	Version    uint32  `json:"version"`
 	PEM        string  `json:"pem"`
+	Credential string  `json:"credential"`
 	Code       string  `json:"code"`
 	Detail     string  `json:"detail"`
 	Cost       float64 `json:"cost"`
