@@ -32,8 +32,11 @@ func main() {
 	rounds := flag.Int("rounds", 5, "rounds, of which the median counts")
 	connections := flag.Int("connections", 16, "connections")
 	each := flag.Duration("each", 3*time.Second, "duration of one measurement")
+	only := flag.String("only", "", "measure only operations whose names contain this")
+	calls := flag.String("calls", "miekg", "how the thin wrapper calls the module: miekg, as one without Sluice would, or sluice, by its driver")
 	flag.Parse()
-	if err := run(*sluice, *thin, *rounds, *connections, *each); err != nil {
+	chosen := slices.DeleteFunc(operations, func(op operation) bool { return !strings.Contains(op.name, *only) })
+	if err := run(*sluice, *thin, *calls, chosen, *rounds, *connections, *each); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -58,7 +61,7 @@ var operations = []operation{
 		`{"name":"bench-rsa","spec":"RSA_2048"}`, 0.85},
 }
 
-func run(sluice, thin string, rounds, connections int, each time.Duration) error {
+func run(sluice, thin, calls string, operations []operation, rounds, connections int, each time.Duration) error {
 	dir, err := os.MkdirTemp("", "sluice-overhead-")
 	if err != nil {
 		return err
@@ -78,7 +81,7 @@ func run(sluice, thin string, rounds, connections int, each time.Duration) error
 		return err
 	}
 	defer server.stop()
-	wrapper, err := startThin(thin, dir, data)
+	wrapper, err := startThin(thin, calls, dir, data)
 	if err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func run(sluice, thin string, rounds, connections int, each time.Duration) error
 			return err
 		}
 	}
-	fmt.Printf("%d connections, %d rounds of %v, closed loop\n\n", connections, rounds, each)
+	fmt.Printf("%d connections, %d rounds of %v, closed loop; the thin wrapper calls the module by %s\n\n", connections, rounds, each, calls)
 	fmt.Println("| operation | thin requests/s | Sluice requests/s | ratio | budget | thin P50 / P99 | Sluice P50 / P99 |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	for _, op := range operations {
@@ -187,7 +190,7 @@ func startSluice(program, data string) (*process, error) {
 
 // startThin runs the thin wrapper on a copy of the folder's domain, since a
 // token folder belongs to one process.
-func startThin(program, dir, data string) (*process, error) {
+func startThin(program, calls, dir, data string) (*process, error) {
 	own := filepath.Join(dir, "thin-data")
 	if out, err := exec.Command("cp", "-r", data, own).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copying the data folder: %w: %s", err, out)
@@ -200,7 +203,7 @@ func startThin(program, dir, data string) (*process, error) {
 	if err := os.WriteFile(conf, []byte(strings.ReplaceAll(string(text), data, own)), 0o600); err != nil {
 		return nil, err
 	}
-	p := &process{cmd: exec.Command(program, "-data-dir", own)}
+	p := &process{cmd: exec.Command(program, "-data-dir", own, "-calls", calls)}
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
