@@ -24,6 +24,9 @@ type exchange struct {
 	ticket  kms.Ticket
 	route   *Route // nil until it was matched
 	status  int    // 0 until the answer began
+
+	values  [usualHeaders]string // of headers: see set
+	headers int
 }
 
 // WriteHeader notes the status.
@@ -32,11 +35,27 @@ func (x *exchange) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
+// usualHeaders is how many headers of a value of its own an answer has.
+const usualHeaders = 6
+
+// set sets a header of the answer. The name is in its canonical spelling; the
+// value lies beside those of the other headers, so that they cost no
+// allocation each.
+func (x *exchange) set(h http.Header, name, value string) {
+	if x.headers == len(x.values) {
+		h[name] = []string{value}
+		return
+	}
+	x.values[x.headers] = value
+	x.headers++
+	h[name] = x.values[x.headers-1 : x.headers : x.headers]
+}
+
 // write sends a whole answer.
 func (x *exchange) write(status int, contentType string, body []byte) {
 	h := x.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	x.set(h, "Content-Type", contentType)
+	x.set(h, "Content-Length", strconv.Itoa(len(body)))
 	x.WriteHeader(status)
 	// An error means that the client has left; there is nobody to tell.
 	_, _ = x.ResponseWriter.Write(body)
@@ -263,15 +282,15 @@ func (c *call) meta() Meta {
 // tell causes apart that must look the same.
 func (s *Server) describeCharge(x *exchange) {
 	h, t := x.Header(), &x.ticket
-	h.Set(headerCost, Cost(t.Settled.Charged).String())
+	x.set(h, headerCost, Cost(t.Settled.Charged).String())
 	if t.Key != nil {
-		h.Set(headerProtection, string(t.Key.Protection))
+		x.set(h, headerProtection, string(t.Key.Protection))
 	}
 	timing := make([]byte, 0, 64)
 	timing = appendDuration(timing, "queue;dur=", t.Wait)
 	timing = appendDuration(timing, ", hsm;dur=", t.SlotTime)
 	timing = appendDuration(timing, ", total;dur=", s.clock().Sub(t.Received))
-	h.Set(headerTiming, string(timing))
+	x.set(h, headerTiming, string(timing))
 }
 
 // appendDuration appends a metric of Server-Timing: milliseconds.

@@ -85,7 +85,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, context: r.Context()}
 	s.openTicket(&x.ticket, r)
 	h := w.Header()
-	h.Set(headerRequestID, x.ticket.RequestID.String())
+	x.set(h, headerRequestID, x.ticket.RequestID.String())
 	// In their canonical spelling, and shared: nobody changes a header's
 	// values in place.
 	h["Cache-Control"] = headerNoStore

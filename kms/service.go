@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 	"uuid"
 )
@@ -163,7 +164,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 		return nil
 	}
 	if k.op.Info().Changes {
-		if err := s.journal.Record(ctx, s.entry(t, PhaseIntent, nil)); err != nil {
+		if err := s.recordIntent(ctx, t); err != nil {
 			return Wrap(KindAuditUnavailable, err, "the journal cannot record the change")
 		}
 	}
@@ -289,8 +290,12 @@ func panicError(p any) error {
 // the journal cannot take its entry.
 func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	t.Settled = settlement(t, err)
-	entry := s.entry(t, PhaseOutcome, err)
-	if jerr := s.journal.Record(ctx, entry); jerr != nil {
+	entry := entries.Get().(*Entry)
+	s.fill(entry, t, PhaseOutcome, err)
+	jerr := s.journal.Record(ctx, entry)
+	*entry = Entry{}
+	entries.Put(entry)
+	if jerr != nil {
 		err = Wrap(KindAuditUnavailable, jerr, "the journal cannot record the request")
 		// The ledger is what the journal says: no entry, no charge.
 		t.Settled = Settlement{State: Cancelled, SlotTime: t.SlotTime}
@@ -330,10 +335,19 @@ func settlement(t *Ticket, err error) Settlement {
 	return s
 }
 
-// entry makes the journal's record of a ticket.
-func (s *Service) entry(t *Ticket, phase Phase, err error) *Entry {
+func (s *Service) recordIntent(ctx context.Context, t *Ticket) error {
+	e := &Entry{}
+	s.fill(e, t, PhaseIntent, nil)
+	return s.journal.Record(ctx, e)
+}
+
+// entries are entries for outcomes, which the journal does not keep.
+var entries = sync.Pool{New: func() any { return new(Entry) }}
+
+// fill makes e the journal's record of a ticket.
+func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 	now := s.clock()
-	e := &Entry{
+	*e = Entry{
 		Time: now, Phase: phase, RequestID: t.RequestID, ClientRequestID: t.ClientRequestID, TraceID: t.TraceID,
 		Op: t.Op, Version: t.Version, Algorithm: t.Algorithm, Resource: t.Resource, Bytes: t.Bytes,
 		Node: t.Node, Cost: t.Cost, Charged: t.Settled.Charged, Settlement: t.Settled.State,
@@ -352,7 +366,6 @@ func (s *Service) entry(t *Ticket, phase Phase, err error) *Entry {
 	} else if err != nil {
 		e.Outcome = KindOf(err).String()
 	}
-	return e
 }
 
 // Refuse records a request that reached no verb: its body was malformed, its

@@ -14,15 +14,23 @@ import (
 const sm4Env = "FORCE_SM4BLOCK_AESNI"
 
 // gcPercent is how much the heap may grow between two collections, relative to
-// what lives. The service's live heap is some tens of MiB and its garbage is
-// small and short-lived, so the default of 100 collects many times a second
-// for nothing; with 400 a collection costs memory that the caches' bounds
-// dwarf. GOGC in the environment wins.
-const gcPercent = 400
+// what lives. The live heap is some tens of MiB, bounded by the caches, and
+// garbage is small and short-lived, so the default of 100 collects many times
+// a second for nothing. memoryLimit, in bytes, makes collections frequent
+// again before the memory of a small machine is used up; it is several times
+// what the caches' bounds allow to live. GOGC and GOMEMLIMIT in the
+// environment win.
+const (
+	gcPercent   = 800
+	memoryLimit = 2 << 30
+)
 
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
 	}
 }
 
