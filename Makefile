@@ -8,7 +8,7 @@ export CGO_ENABLED := 1
 DATA   ?= .sluice
 LISTEN ?= 127.0.0.1:8440
 # What must be there when tests run: a missing part is a failure, not a skip.
-SLUICE_REQUIRE ?= softhsm,openssl,nss
+SLUICE_REQUIRE ?= softhsm,openssl,nss,postgres
 export SLUICE_REQUIRE
 
 VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
@@ -31,7 +31,7 @@ deps: ## install what is missing from Debian packages, where that is allowed
 
 test: deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
-	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore/... ./client
+	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore ./keystore/sqlite ./client
 	$(MAKE) --no-print-directory wycheproof
 	./fuzz.sh 2s
 
