@@ -15,7 +15,7 @@ VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build deps test test-race test-chaos verify lint vulncheck wycheproof fuzz bench clean
+.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -26,19 +26,22 @@ run: deps build ## build and start `sluice dev`
 build: ## build bin/sluice
 	go build -trimpath -o bin/sluice ./cmd/sluice
 
-deps: ## install what is missing from Debian packages, where that is allowed
-	@./softhsm/install.sh softhsm2 openssl gcc libc6-dev libnss3 postgresql
+deps: ## install what running needs and is missing, from Debian packages, where that is allowed
+	@./softhsm/install.sh softhsm2 gcc libc6-dev
 
-test: deps build lint ## everything that must hold, in its short form
+test-deps: deps ## the same for what the tests need beside
+	@./softhsm/install.sh openssl libnss3 postgresql
+
+test: test-deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
 	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore ./keystore/sqlite ./client
 	$(MAKE) --no-print-directory wycheproof
 	./fuzz.sh 2s
 
-test-race: deps ## all tests under the race detector
+test-race: test-deps ## all tests under the race detector
 	go test -timeout 60m -race ./...
 
-test-chaos: deps build ## crash loops and load tests in full
+test-chaos: test-deps build ## crash loops and load tests in full
 	SLUICE_CHAOS=full go test -timeout 85m -count=1 ./...
 
 verify: lint vulncheck ## static checks and known vulnerabilities
@@ -49,7 +52,7 @@ lint: ## gofmt, vet, staticcheck, arrows
 	go run $(STATICCHECK) ./...
 	go test -run 'Arrows|Fence|JunkDrawer|Unreachable' .
 
-wycheproof: deps ## Project Wycheproof's vectors through every driver (a module of its own)
+wycheproof: test-deps ## Project Wycheproof's vectors through every driver (a module of its own)
 	cd hsm/wycheproof && go test -timeout 20m ./...
 
 fuzz: ## ten seconds of each fuzz target, from the kept corpora
