@@ -27,7 +27,7 @@ operator's credential and a demo tenant with its own. Later starts find it as
 it was left, also after a crash. The folder holds the tokens' PINs, so it is as
 secret as the keys are.`,
 		Example: `  sluice dev
-  sluice dev --data-dir /tmp/try --listen 127.0.0.1:9440 --ops-listen 127.0.0.1:9441 --nodes 4`,
+  sluice dev --data-dir try --listen 127.0.0.1:9440 --ops-listen 127.0.0.1:9441 --nodes 4`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := harden(); err != nil {
