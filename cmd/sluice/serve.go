@@ -32,6 +32,15 @@ func newLog(level slog.Level) *slog.Logger {
 func serve(ctx context.Context, app *wire.App, c *wire.Config, log *slog.Logger, ready func(listen, ops net.Addr)) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// A second signal ends the process at once, and a module that never
+	// returns from a call does not keep it for ever.
+	context.AfterFunc(ctx, func() {
+		stop()
+		time.AfterFunc(2*shutdownTimeout, func() {
+			log.Error("shutting down takes too long; what still runs is given up")
+			os.Exit(1)
+		})
+	})
 	err := listenAndServe(ctx, app, c, log, ready)
 	if cerr := app.Close(); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("closing the service: %w", cerr))
