@@ -59,8 +59,7 @@ fuzz: ## ten seconds of each fuzz target, from the kept corpora
 	./fuzz.sh 10s
 
 vulncheck: ## govulncheck with a pinned copy of the vulnerability database
-	go mod download $(VULNDB)
-	go run $(GOVULNCHECK) -db file://$$(go list -m -f '{{.Dir}}' $(VULNDB))/data/osv ./...
+	./vulncheck.sh $(GOVULNCHECK) $(VULNDB)
 
 bench: deps build ## what Sluice costs over a thin wrapper; ratios in one run
 	go run ./bench/overhead -sluice bin/sluice -connections 128
