@@ -53,13 +53,10 @@ const (
 	slowSlots     = 1
 )
 
-// lane returns the node of a slot and what the slot is for.
-func (d *Device) lane(id kms.NodeID) (n *node, lane string) {
-	name, lane := string(id), ""
-	if i := strings.IndexByte(name, '/'); i >= 0 {
-		name, lane = name[:i], name[i:]
-	}
-	return d.byID[kms.NodeID(name)], lane
+// nodeOf returns the node of a slot, nil when there is none.
+func (d *Device) nodeOf(slot kms.NodeID) *node {
+	name, _, _ := strings.Cut(string(slot), "/")
+	return d.byID[kms.NodeID(name)]
 }
 
 func inLane(ids []kms.NodeID, lane string) []kms.NodeID {
@@ -333,7 +330,7 @@ func (d *Device) CreatorNodes(domain uuid.UUID, s kms.Spec, p kms.Protection) ([
 
 // Do implements kms.Device.
 func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
-	n, lane := d.lane(id)
+	n := d.nodeOf(id)
 	if n == nil {
 		return errNoNode
 	}
@@ -350,7 +347,7 @@ func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
 	}
 	var err error
 	if needsHandle(w) {
-		err = d.withHandle(n, lane, w, &call)
+		err = d.withHandle(n, w, &call)
 	} else {
 		w.SlotTime, err = n.call(&call)
 	}
@@ -374,7 +371,7 @@ func needsHandle(w *kms.Work) bool {
 // withHandle runs a call with the version's handle. One retry is made when
 // the token says that the handle or the session is gone, and when a
 // decryption failed for a reason that could be the token's.
-func (d *Device) withHandle(n *node, lane string, w *kms.Work, call *Call) error {
+func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 	var err error
 	for range 2 {
 		entry, cold, lerr := n.cache.acquire(w.Version.ID, n.epoch.Load(), func() (Handle, error) {
@@ -386,11 +383,7 @@ func (d *Device) withHandle(n *node, lane string, w *kms.Work, call *Call) error
 		}
 		call.Handle = entry.handle
 		var elapsed time.Duration
-		if lane == slowLane {
-			elapsed, err = n.callSlowly(call)
-		} else {
-			elapsed, err = n.call(call)
-		}
+		elapsed, err = n.call(call)
 		w.SlotTime += elapsed
 		if err == nil {
 			n.cache.release(entry)

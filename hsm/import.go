@@ -25,8 +25,6 @@ const rsaWrapSize = 3072 / 8
 // algAESKWP unwraps its second part.
 const algAESKWP kms.Algorithm = "AES_KWP"
 
-var errImport = &kms.Error{Kind: kms.KindInvalidArgument, Detail: "the token or the wrapped key is not valid, or not one of the spec"}
-
 // ImportNodes implements kms.Device.
 func (d *Device) ImportNodes() ([]kms.NodeID, error) {
 	return []kms.NodeID{EngineID + generateLane}, nil
@@ -47,7 +45,7 @@ func (d *Device) NewImportKey(ctx context.Context, _ kms.NodeID, w kms.ImportWra
 
 // Import implements kms.Device.
 func (d *Device) Import(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms.Version, m kms.ImportMaterial) error {
-	n, _ := d.lane(id)
+	n := d.nodeOf(id)
 	if n == nil {
 		return errNoNode
 	}
@@ -67,7 +65,7 @@ func (d *Device) Import(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms
 	})
 	if err != nil {
 		if c := ClassOf(err); c == ClassRequest || c == ClassUnsupported || c == ClassAmbiguous && n.healthy() {
-			return errImport
+			return kms.ErrImport
 		}
 		return d.translate(n, kms.VerbSign, err)
 	}
@@ -84,7 +82,7 @@ func (d *Device) unwrapImport(m kms.ImportMaterial) ([]byte, error) {
 		return open.Output, err
 	}
 	if len(m.Wrapped) <= rsaWrapSize {
-		return nil, errImport
+		return nil, kms.ErrImport
 	}
 	open.Input = m.Wrapped[:rsaWrapSize]
 	if err := d.onEngine(&open, m.Private, kms.UsageEncryptDecrypt); err != nil {
@@ -92,7 +90,7 @@ func (d *Device) unwrapImport(m kms.ImportMaterial) ([]byte, error) {
 	}
 	defer clear(open.Output)
 	if len(open.Output) != 32 {
-		return nil, errImport
+		return nil, kms.ErrImport
 	}
 	importer, ok := d.engine.token.(Importer)
 	if !ok {
@@ -100,7 +98,7 @@ func (d *Device) unwrapImport(m kms.ImportMaterial) ([]byte, error) {
 	}
 	wrapping, err := importer.Import(kms.SpecAES256, kms.UsageWrapUnwrap, open.Output)
 	if err != nil {
-		return nil, errImport
+		return nil, kms.ErrImport
 	}
 	defer clear(wrapping.Material)
 	unwrap := Call{Verb: kms.VerbUnwrap, Algorithm: algAESKWP, Spec: kms.SpecAES256, Input: m.Wrapped[rsaWrapSize:]}
@@ -123,7 +121,7 @@ func (d *Device) onEngine(c *Call, material []byte, usage kms.Usage) error {
 		return nil
 	}
 	if c := ClassOf(err); c == ClassRequest || c == ClassAmbiguous {
-		return errImport
+		return kms.ErrImport
 	}
 	return d.translate(n, kms.VerbSign, err)
 }

@@ -164,7 +164,7 @@ func (d *Device) seal(k kms.SealingKey, sc sealContext, material []byte) (blob [
 
 // Generate implements kms.Device.
 func (d *Device) Generate(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms.Version) error {
-	n, _ := d.lane(id)
+	n := d.nodeOf(id)
 	if n == nil {
 		return errNoNode
 	}

@@ -110,21 +110,15 @@ func (n *node) offers(f kms.Family) bool {
 	return false
 }
 
-// call runs one operation on a slot.
+// call runs one operation on a slot: on one of the slow lane when it takes
+// seconds and the node has one.
 func (n *node) call(c *Call) (time.Duration, error) {
 	n.operations.Add(1)
-	limit := callLimit
-	if c.Verb == kms.VerbSign && c.Algorithm == kms.AlgSLHDSA {
-		limit = slowLimit
+	crew, limit := n.crew, callLimit
+	if n.slow != nil && c.Verb == kms.VerbSign && c.Algorithm == kms.AlgSLHDSA {
+		crew, limit = n.slow, slowLimit
 	}
-	a := n.crew.do(request{call: c, limit: limit})
-	return a.elapsed, a.err
-}
-
-// callSlowly runs one operation of the slow lane.
-func (n *node) callSlowly(c *Call) (time.Duration, error) {
-	n.operations.Add(1)
-	a := n.slow.do(request{call: c, limit: generateLimit})
+	a := crew.do(request{call: c, limit: limit})
 	return a.elapsed, a.err
 }
 

@@ -144,4 +144,7 @@ var (
 	// ErrDecryptionFailed answers for every failure of a decryption that
 	// the ciphertext can cause.
 	ErrDecryptionFailed = &Error{Kind: KindDecryptionFailed, Detail: "the ciphertext cannot be decrypted"}
+	// ErrImport answers for everything that can be wrong with an import's
+	// token or with the key that came with it.
+	ErrImport = &Error{Kind: KindInvalidArgument, Detail: "the token or the wrapped key is not valid, or not one of the spec"}
 )

@@ -81,10 +81,6 @@ type ImportKeyInput struct {
 	Wrapped []byte
 }
 
-// errImport answers for everything that can be wrong with a token or what
-// came with it.
-var errImport = &Error{Kind: KindInvalidArgument, Detail: "the token or the wrapped key is not valid, or not one of the spec"}
-
 // ImportKey makes a key of material from outside. It passes through process
 // memory, and the key says so for good.
 func (s *Service) ImportKey(ctx context.Context, t *Ticket, in ImportKeyInput) (*Key, error) {
@@ -97,7 +93,7 @@ func (s *Service) ImportKey(ctx context.Context, t *Ticket, in ImportKeyInput) (
 				return err
 			}
 			if len(in.Token) == 0 || len(in.Token) > maxImportToken || len(in.Wrapped) == 0 || len(in.Wrapped) > maxImportKey {
-				return errImport
+				return ErrImport
 			}
 			key, err = s.newKey(ctx, t, in.CreateKeyInput)
 			if err != nil {
@@ -131,7 +127,7 @@ func (s *Service) openImportToken(ctx context.Context, t *Ticket, in ImportKeyIn
 	opened, err := s.device.Unseal(ctx, t.By.Tenant.Sealing, importName(in.Wrapping), 1, in.Token)
 	if err != nil {
 		if KindOf(err) == KindInternal { // not a blob of this tenant and purpose
-			return nil, errImport
+			return nil, ErrImport
 		}
 		return nil, err
 	}

@@ -201,6 +201,21 @@ const (
 	Cancelled SettlementState = "CANCELLED" // never ran, or failed by ours: nothing
 )
 
+// Charge is the rule of settlement: what a reservation of the given cost is
+// charged when it ends in the state. All of it when settled; when partial a
+// quarter, but at least one credit and at most the cost; nothing when
+// cancelled or in an unknown state. A negative cost is charged nothing.
+func (s SettlementState) Charge(cost Credits) Credits {
+	cost = max(cost, 0)
+	switch s {
+	case Settled:
+		return cost
+	case Partial:
+		return min(cost, max(cost/4, Credit))
+	}
+	return 0
+}
+
 // Urgency is what a caller says of one request; it shares out the tenant's
 // own part only.
 type Urgency string

@@ -325,13 +325,14 @@ func settlement(t *Ticket, err error) Settlement {
 	switch KindOf(err) {
 	case KindDecryptionFailed, KindInvalidArgument:
 		if t.ran {
-			s.State, s.Charged = Partial, min(t.Cost, max(t.Cost/4, Credit))
+			s.State = Partial
 		}
 	default:
 		if err == nil {
-			s.State, s.Charged = Settled, t.Cost
+			s.State = Settled
 		}
 	}
+	s.Charged = s.State.Charge(t.Cost)
 	return s
 }
 

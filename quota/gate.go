@@ -88,7 +88,7 @@ func (g *Gate) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 }
 
 // Settle ends a reservation and charges what the outcome says, but no more
-// than Charge allows for its state. A reservation that is not open, because it
+// than the rule of settlement allows. A reservation that is not open, because it
 // was settled before or never made, is ignored.
 func (g *Gate) Settle(r kms.Reservation, outcome kms.Settlement) {
 	s := g.shardOf(r.Tenant)
@@ -102,7 +102,7 @@ func (g *Gate) Settle(r kms.Reservation, outcome kms.Settlement) {
 	a := s.tenants[made.Tenant]
 	a.open--
 	a.reserved -= made.Cost
-	a.charged += min(max(outcome.Charged, 0), Charge(made.Cost, outcome.State))
+	a.charged += min(max(outcome.Charged, 0), outcome.State.Charge(made.Cost))
 }
 
 // Usage returns the number of requests that the tenant had admitted and the
@@ -127,19 +127,4 @@ func (g *Gate) Reserved(tenant uuid.UUID) (requests int, reserved kms.Credits) {
 		return a.open, a.reserved
 	}
 	return 0, 0
-}
-
-// Charge returns what a reservation of the given cost is charged when it ends
-// in the state: all of it when settled; when partial a quarter, but at least
-// one credit and at most the cost; nothing when cancelled or in an unknown
-// state. A negative cost is charged nothing.
-func Charge(cost kms.Credits, state kms.SettlementState) kms.Credits {
-	cost = max(cost, 0)
-	switch state {
-	case kms.Settled:
-		return cost
-	case kms.Partial:
-		return min(cost, max(cost/4, kms.Credit))
-	}
-	return 0
 }

@@ -111,7 +111,7 @@ func TestChargeRule(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Charge(tt.cost, tt.state); got != tt.want {
+			if got := tt.state.Charge(tt.cost); got != tt.want {
 				t.Errorf("charged %d µcr, want %d", got, tt.want)
 			}
 		})
@@ -201,7 +201,7 @@ func TestBooksBalance(t *testing.T) {
 				b := kept[r.Tenant]
 				if made, ok := b.open[r.RequestID]; ok {
 					delete(b.open, r.RequestID)
-					b.charged += min(max(0, outcome.Charged), Charge(made.Cost, outcome.State))
+					b.charged += min(max(0, outcome.Charged), outcome.State.Charge(made.Cost))
 				}
 			}
 			for _, id := range tenants {
