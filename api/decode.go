@@ -86,6 +86,9 @@ func decode(body []byte, sh *shape, in any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return kms.Errorf(kms.KindMalformed, "body: must be a JSON object of %s", sh.known)
 	}
+	if sh.decodePlain(body, in) {
+		return sh.checkRequired(in)
+	}
 	hasNull, err := checkStructure(body)
 	if err != nil {
 		return err

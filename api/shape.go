@@ -28,6 +28,10 @@ type field struct {
 	index   []int
 	expects string // "a string", for messages
 	list    bool   // elements can be named by number
+	// plain sets the field from a token of a plain body, which is a number
+	// or a string; nil: plain bodies cannot hold the field. See plain.go.
+	plain  func(field reflect.Value, token []byte) bool
+	number bool
 	// required fields must be present and, for strings, not empty. Numbers
 	// are not checked: for them the verbs have ranges that exclude 0.
 	required bool
@@ -45,11 +49,20 @@ func shapeOf(t reflect.Type) *shape {
 			continue
 		}
 		f := &field{name: jsonName(sf), index: sf.Index, expects: expectation(sf.Type),
-			list: sf.Type.Kind() == reflect.Slice && sf.Type != reflect.TypeFor[Bytes](), required: isRequired(sf)}
+			list:  sf.Type.Kind() == reflect.Slice && sf.Type != reflect.TypeFor[Bytes](),
+			plain: plainSetter(sf.Type), number: isNumber(sf.Type), required: isRequired(sf)}
 		sh.fields = append(sh.fields, f)
 		sh.required = sh.required || f.required
 	}
 	return sh
+}
+
+// isNumber tells whether a field takes a number.
+func isNumber(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Uint32 || t.Kind() == reflect.Int
 }
 
 // knownFields lists the names of a struct's fields, those of the structs in

@@ -35,19 +35,31 @@ func (b *Bytes) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		}
 		defer clear(text)
 	}
-	// The decoder skips line breaks wherever they are.
-	if bytes.ContainsAny(text, "\r\n") {
-		return errBase64
-	}
-	out := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
-	n, err := base64.StdEncoding.Strict().Decode(out, text)
+	out, err := decodeBase64(text)
 	if err != nil {
-		clear(out)
-		return errBase64
+		return err
 	}
-	*b = out[:n]
+	*b = out
 	return nil
 }
+
+// decodeBase64 decodes canonical base64 into newly allocated bytes.
+func decodeBase64(text []byte) ([]byte, error) {
+	// The decoder skips line breaks wherever they are.
+	if bytes.IndexByte(text, '\r') >= 0 || bytes.IndexByte(text, '\n') >= 0 {
+		return nil, errBase64
+	}
+	out := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := strictBase64.Decode(out, text)
+	if err != nil {
+		clear(out)
+		return nil, errBase64
+	}
+	return out[:n], nil
+}
+
+// strictBase64 refuses bits after the last byte that are not zero.
+var strictBase64 = base64.StdEncoding.Strict()
 
 // Cost is an amount of credits, in JSON a decimal number with up to six
 // digits after the point.

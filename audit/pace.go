@@ -14,13 +14,13 @@ type pace struct {
 }
 
 const (
-	// maxGather bounds the wait: a millisecond is little beside the time that
-	// requests of a log that busy spend waiting for a slot.
-	maxGather = time.Millisecond
+	// maxGather bounds the wait: two milliseconds are little beside the time
+	// that requests of a log that busy spend waiting for a slot.
+	maxGather = 2 * time.Millisecond
 	// gatherShare is how many entries beyond the first make a commit wait for
 	// as long as a commit takes; gatherTimes is how many such times at most.
 	gatherShare = 4
-	gatherTimes = 2
+	gatherTimes = 4
 	// paceWeight is the weight of the newest commit in the average, 1/8.
 	paceWeight = 8
 )
