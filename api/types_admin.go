@@ -135,7 +135,7 @@ type Node struct {
 	Model      string       `json:"model,omitzero"`
 	Serial     string       `json:"serial,omitzero"`
 	Label      string       `json:"label,omitzero"`
-	State      string       `json:"state" doc:"up, down or starting"`
+	State      string       `json:"state" doc:"up; down: its token is opened anew by itself; out: it needs an operator"`
 	Enforced   bool         `json:"enforced" doc:"The token refuses to unwrap keys in the clear, whatever its caller asks for"`
 	Slots      int          `json:"slots" doc:"Operations that it runs at once"`
 	Busy       int          `json:"busy" doc:"Slots in use"`

@@ -14,7 +14,7 @@ type Node struct {
 	Model    string   `json:"model,omitzero"`
 	Serial   string   `json:"serial,omitzero"`
 	Label    string   `json:"label,omitzero"`
-	State    string   `json:"state"`    // "up", "down" or "starting"
+	State    string   `json:"state"`    // "up", "down" or "out"
 	Enforced bool     `json:"enforced"` // the token refuses to unwrap keys in the clear, whoever asks
 	Slots    int      `json:"slots"`    // operations that it runs at once
 	Busy     int      `json:"busy"`     // slots in use

@@ -34,7 +34,12 @@ type Config struct {
 type NodeConfig struct {
 	ID     kms.NodeID // unique
 	Domain *Domain
-	Token  Token
+	// Token is the opened token; nil when it could not be opened, and Reopen
+	// shall try.
+	Token Token
+	// Reopen opens the token anew once it was closed. nil: a node that goes
+	// down stays down.
+	Reopen func(context.Context) (Token, error)
 	Slots  int // concurrent operations, at least 1
 }
 
@@ -53,10 +58,15 @@ const (
 	slowSlots     = 1
 )
 
-// nodeOf returns the node of a slot, nil when there is none.
-func (d *Device) nodeOf(slot kms.NodeID) *node {
+// enter returns the node of a slot for a use, which the caller ends by leave.
+func (d *Device) enter(slot kms.NodeID) (*node, error) {
 	name, _, _ := strings.Cut(string(slot), "/")
-	return d.byID[kms.NodeID(name)]
+	if s := d.byID[kms.NodeID(name)]; s != nil {
+		if n := s.current.Load(); n != nil && n.enter() {
+			return n, nil
+		}
+	}
+	return nil, errNoNode
 }
 
 func inLane(ids []kms.NodeID, lane string) []kms.NodeID {
@@ -73,8 +83,8 @@ const sealedTTL = 5 * time.Minute
 // Device is a pool of nodes. It implements kms.Device and is safe for
 // concurrent use.
 type Device struct {
-	nodes   []*node // HSM nodes, then the engine
-	byID    map[kms.NodeID]*node
+	seats   []*seat // those of the HSM nodes, then the engine's
+	byID    map[kms.NodeID]*seat
 	domains map[uuid.UUID]*domainNodes
 	first   *domainNodes // the default domain
 	engine  *node
@@ -83,80 +93,95 @@ type Device struct {
 
 	stop     chan struct{}
 	watchers sync.WaitGroup
-	owned    []Token
 }
 
 // domainNodes is a domain with its nodes.
 type domainNodes struct {
 	*Domain
-	nodes []*node
+	seats []*seat
 }
 
 // Open tests every node, starts its workers and returns the pool, which owns
 // the tokens from then on, also when it fails. A node that fails its
-// self-test is left out with an alarm, so that the others serve; to have none
-// is an error.
+// self-test is left out with an alarm, so that the others serve, and tried
+// again if it can be; to have none is an error.
 func Open(c Config) (*Device, error) {
 	d := &Device{
-		byID: map[kms.NodeID]*node{}, domains: map[uuid.UUID]*domainNodes{},
+		byID: map[kms.NodeID]*seat{}, domains: map[uuid.UUID]*domainNodes{},
 		clock: c.Clock, log: c.Log, stop: make(chan struct{}),
 	}
 	if err := d.open(c); err != nil {
 		d.Close()
 		return nil, err
 	}
-	for _, n := range d.nodes {
-		d.watchers.Go(func() { n.watch(d.stop) })
+	for _, s := range d.seats {
+		d.watchers.Go(func() { s.watch(d.stop) })
 	}
 	d.watchers.Go(d.sweep)
 	return d, nil
 }
 
 func (d *Device) open(c Config) error {
-	d.owned = append(d.owned, c.Engine)
+	engine, err := d.openEngine(c)
 	for _, nc := range c.Nodes {
-		d.owned = append(d.owned, nc.Token)
-	}
-	engine, err := newNode(NodeConfig{ID: EngineID, Token: c.Engine}, c.EngineSlots, c.Log, c.Clock)
-	if err == nil {
-		engine.slow, err = newCrew(c.Engine, slowSlots, c.Clock)
-	}
-	if err != nil {
-		return fmt.Errorf("opening the in-process engine: %w", err)
-	}
-	engine.families = engine.info.Wraps
-	d.engine = engine
-	var failed error
-	for _, nc := range c.Nodes {
-		if err := d.join(nc, c.AllowUnenforced); err != nil {
-			err = fmt.Errorf("node %s: %w", nc.ID, err)
-			d.log.Error("node left out", slog.String("node", string(nc.ID)), slog.Any("error", err))
-			failed = errors.Join(failed, err)
+		if err == nil {
+			err = d.join(nc, c.AllowUnenforced)
+		} else if nc.Token != nil {
+			err = errors.Join(err, nc.Token.Close())
 		}
 	}
-	if d.first == nil {
-		return errors.Join(errors.New("no HSM node can serve"), failed)
+	if engine == nil {
+		return err
 	}
-	d.nodes = append(d.nodes, engine)
-	d.byID[EngineID] = engine
-	return nil
+	failed := errors.New("no HSM node can serve")
+	serves := false
+	for _, s := range d.seats {
+		if s.current.Load() != nil {
+			serves = true
+			continue
+		}
+		failed = errors.Join(failed, fmt.Errorf("node %s: %s", s.config.ID, *s.lastErr.Load()))
+	}
+	d.seats = append(d.seats, engine)
+	if err != nil || serves {
+		return err
+	}
+	return failed
 }
 
-// join tests a token and makes it a node of its domain.
-func (d *Device) join(c NodeConfig, allowUnenforced bool) error {
-	if d.byID[c.ID] != nil || c.ID == EngineID || strings.Contains(string(c.ID), "/") {
-		return fmt.Errorf("the id is taken or holds a slash")
+func (d *Device) openEngine(c Config) (*seat, error) {
+	s := &seat{config: NodeConfig{ID: EngineID, Token: c.Engine, Slots: c.EngineSlots}, log: c.Log, clock: c.Clock}
+	n, err := newNode(s.config, c.Engine, 1, c.Log, c.Clock)
+	if err == nil {
+		if n.slow, err = newCrew(c.Engine, slowSlots, c.Clock); err != nil {
+			n.close()
+		}
 	}
-	n, err := newNode(c, c.Slots, d.log, d.clock)
 	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the in-process engine: %w", err), c.Engine.Close())
+	}
+	n.families = n.info.Wraps
+	s.current.Store(n)
+	d.engine = n
+	d.byID[EngineID] = s
+	return s, nil
+}
+
+// join gives a token its seat in its domain and tests it. A token that fails
+// is no error, as long as its seat can try again.
+func (d *Device) join(c NodeConfig, allowUnenforced bool) error {
+	if d.byID[c.ID] != nil || strings.Contains(string(c.ID), "/") {
+		err := fmt.Errorf("node %s: the id is taken or holds a slash", c.ID)
+		if c.Token != nil {
+			err = errors.Join(err, c.Token.Close())
+		}
 		return err
 	}
-	if err := n.prove(d.engine, allowUnenforced); err != nil {
-		n.close()
-		return err
-	}
-	if !n.enforced {
-		d.log.Warn("node does not enforce unwrap templates", slog.String("node", string(c.ID)))
+	s := &seat{config: c, hash: hashID(c.ID), judge: d.engine, allowUnenforced: allowUnenforced, log: d.log, clock: d.clock}
+	if c.Token == nil {
+		s.leaveOut(errNotOpened)
+	} else if err := s.sit(c.Token); err != nil {
+		s.leaveOut(err)
 	}
 	dom := d.domains[c.Domain.ID]
 	if dom == nil {
@@ -166,9 +191,9 @@ func (d *Device) join(c NodeConfig, allowUnenforced bool) error {
 			d.first = dom
 		}
 	}
-	dom.nodes = append(dom.nodes, n)
-	d.nodes = append(d.nodes, n)
-	d.byID[c.ID] = n
+	dom.seats = append(dom.seats, s)
+	d.seats = append(d.seats, s)
+	d.byID[c.ID] = s
 	return nil
 }
 
@@ -177,15 +202,9 @@ func (d *Device) join(c NodeConfig, allowUnenforced bool) error {
 func (d *Device) Close() error {
 	close(d.stop)
 	d.watchers.Wait()
-	for _, n := range d.nodes {
-		n.close()
-	}
-	if d.engine != nil && d.byID[EngineID] == nil {
-		d.engine.close()
-	}
 	var first error
-	for _, t := range d.owned {
-		if err := t.Close(); err != nil && first == nil {
+	for _, s := range d.seats {
+		if err := s.close(); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -208,10 +227,10 @@ func (d *Device) sweep() {
 
 // Slots returns the nodes with their numbers of slots, for the scheduler.
 func (d *Device) Slots() map[kms.NodeID]int {
-	slots := make(map[kms.NodeID]int, 2*len(d.nodes)+1)
-	for _, n := range d.nodes {
-		slots[n.id] = n.slots
-		slots[n.id+generateLane] = generateSlots
+	slots := make(map[kms.NodeID]int, 2*len(d.seats)+1)
+	for _, s := range d.seats {
+		slots[s.config.ID] = s.config.Slots
+		slots[s.config.ID+generateLane] = generateSlots
 	}
 	slots[EngineID+slowLane] = slowSlots
 	return slots
@@ -219,9 +238,9 @@ func (d *Device) Slots() map[kms.NodeID]int {
 
 // Status reports every node.
 func (d *Device) Status() []kms.NodeStatus {
-	all := make([]kms.NodeStatus, len(d.nodes))
-	for i, n := range d.nodes {
-		all[i] = n.status()
+	all := make([]kms.NodeStatus, len(d.seats))
+	for i, s := range d.seats {
+		all[i] = s.status()
 	}
 	return all
 }
@@ -282,11 +301,10 @@ func (d *Device) up(dom *domainNodes, f kms.Family, id uuid.UUID) ([]kms.NodeID,
 	}
 	var ranks [8]ranked
 	list := ranks[:0]
-	for _, n := range dom.nodes {
-		if n.down.Load() || f != "" && !n.offers(f) {
-			continue
+	for _, s := range dom.seats {
+		if s.usable(f) {
+			list = append(list, ranked{s.config.ID, rank(id, s.hash)})
 		}
-		list = append(list, ranked{n.id, rank(id, n.hash)})
 	}
 	if len(list) == 0 {
 		return nil, errNoNode
@@ -307,8 +325,8 @@ func (d *Device) ProtectionFor(domain uuid.UUID, s kms.Spec) (kms.Protection, er
 	if dom == nil {
 		return "", errNoNode
 	}
-	for _, n := range dom.nodes {
-		if n.offers(s.Info().Family) {
+	for _, seat := range dom.seats {
+		if seat.canOffer(s.Info().Family) {
 			return kms.ProtectionHSM, nil
 		}
 	}
@@ -330,10 +348,11 @@ func (d *Device) CreatorNodes(domain uuid.UUID, s kms.Spec, p kms.Protection) ([
 
 // Do implements kms.Device.
 func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
-	n := d.nodeOf(id)
-	if n == nil {
-		return errNoNode
+	n, err := d.enter(id)
+	if err != nil {
+		return err
 	}
+	defer n.leave()
 	call := Call{
 		Verb: w.Verb, Algorithm: w.Algorithm, Digest: w.Digest,
 		Input: w.Input, Prehashed: w.Prehashed, Signature: w.Signature,
@@ -345,7 +364,6 @@ func (d *Device) Do(ctx context.Context, id kms.NodeID, w *kms.Work) error {
 	if w.Version != nil {
 		call.PublicKey = w.Version.PublicKey
 	}
-	var err error
 	if needsHandle(w) {
 		err = d.withHandle(n, w, &call)
 	} else {
@@ -374,7 +392,7 @@ func needsHandle(w *kms.Work) bool {
 func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 	var err error
 	for range 2 {
-		entry, cold, lerr := n.cache.acquire(w.Version.ID, n.epoch.Load(), func() (Handle, error) {
+		entry, cold, lerr := n.cache.acquire(w.Version.ID, n.epoch, func() (Handle, error) {
 			return d.loadVersion(n, w.Key, w.Version)
 		})
 		w.ColdLoad = w.ColdLoad || cold
@@ -431,9 +449,16 @@ func (d *Device) translate(n *node, verb kms.Verb, err error) error {
 				return kms.ErrDecryptionFailed
 			}
 		}
-	case ClassStaleObject, ClassSession, ClassCapacity:
-		// Retried or passing: another node may do better, this one stays.
+	case ClassCapacity:
+		// It passes: another node may do better, this one stays.
 		n.noteError(err)
+	case ClassStaleObject, ClassSession, ClassTokenDown:
+		if errors.Is(err, errHung) {
+			// One call that hangs says little; the watch counts them.
+			n.noteError(err)
+			break
+		}
+		n.blame(err)
 	default:
 		n.markDown(err)
 	}

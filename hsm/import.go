@@ -45,10 +45,11 @@ func (d *Device) NewImportKey(ctx context.Context, _ kms.NodeID, w kms.ImportWra
 
 // Import implements kms.Device.
 func (d *Device) Import(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms.Version, m kms.ImportMaterial) error {
-	n := d.nodeOf(id)
-	if n == nil {
-		return errNoNode
+	n, err := d.enter(id)
+	if err != nil {
+		return err
 	}
+	defer n.leave()
 	importer, ok := n.token.(Importer)
 	if !ok {
 		return kms.Errorf(kms.KindInvalidArgument, "the node does not take keys from outside")

@@ -2,7 +2,6 @@ package hsm
 
 import (
 	"context"
-	"errors"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -46,7 +45,7 @@ func wrapBlob(err error) error {
 
 // sealingHandle loads a tenant's sealing key on a node.
 func (d *Device) sealingHandle(n *node, k kms.SealingKey) (*cacheEntry, error) {
-	entry, _, err := n.cache.acquire(k.ID, n.epoch.Load(), func() (h Handle, err error) {
+	entry, _, err := n.cache.acquire(k.ID, n.epoch, func() (h Handle, err error) {
 		err = n.load(nil, func() (err error) {
 			h, err = n.token.LoadSealingKey(k.Wrapped)
 			return err
@@ -115,18 +114,23 @@ func (d *Device) onDomain(domain uuid.UUID, f func(*node) error) error {
 	}
 	ids, err := d.up(dom, "", uuid.New())
 	for _, id := range ids {
-		n := d.byID[id]
-		if err = f(n); err == nil {
-			return nil
-		}
-		if ke, ok := errors.AsType[*kms.Error](err); ok {
-			return ke
-		}
-		if err = d.translate(n, kms.VerbEncrypt, err); kms.KindOf(err) != kms.KindHSMUnavailable {
+		if err = d.onNode(id, f); err == nil || kms.KindOf(err) != kms.KindHSMUnavailable {
 			return err
 		}
 	}
 	return err
+}
+
+func (d *Device) onNode(id kms.NodeID, f func(*node) error) error {
+	n, err := d.enter(id)
+	if err != nil {
+		return err
+	}
+	defer n.leave()
+	if err := f(n); err != nil {
+		return d.translate(n, kms.VerbEncrypt, err)
+	}
+	return nil
 }
 
 // openAnywhere opens a blob on any node of the tenant's domain.
@@ -164,12 +168,13 @@ func (d *Device) seal(k kms.SealingKey, sc sealContext, material []byte) (blob [
 
 // Generate implements kms.Device.
 func (d *Device) Generate(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms.Version) error {
-	n := d.nodeOf(id)
-	if n == nil {
-		return errNoNode
+	n, err := d.enter(id)
+	if err != nil {
+		return err
 	}
+	defer n.leave()
 	var g Generated
-	err := n.generate(func() (err error) {
+	err = n.generate(func() (err error) {
 		g, err = n.token.Generate(key.Spec, key.Usage)
 		return err
 	})

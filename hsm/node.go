@@ -1,7 +1,6 @@
 package hsm
 
 import (
-	"hash/fnv"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -25,17 +24,20 @@ const (
 	watchInterval = 100 * time.Millisecond
 )
 
-// Health checks of a node that is down.
 const (
-	probeFirst = 200 * time.Millisecond
-	probeMax   = 5 * time.Second
 	// canaryTTL is for how long one good canary answers for all calls that
 	// failed meanwhile, so that a flood of bad ciphertexts does not turn into
 	// a flood of canaries.
 	canaryTTL = 100 * time.Millisecond
+	// maxStrikes is how many calls in a row may fail by the token's own fault
+	// before the node goes out although its canary sings: a token can be well
+	// in what the canary does and broken in another function.
+	maxStrikes = 5
 )
 
-// node is one token with its workers.
+// node is one opening of a token with its workers and handles. It is never
+// mended: what took it down may have invalidated or renumbered all that it
+// holds, so its seat closes it and opens the token anew.
 type node struct {
 	id       kms.NodeID
 	domain   *Domain // nil for the in-process engine
@@ -44,7 +46,6 @@ type node struct {
 	enforced bool
 	families []kms.Family // that passed the self-test; immutable
 	slots    int
-	hash     uint64 // of the id, for rank
 	log      *slog.Logger
 	clock    func() time.Time
 
@@ -56,10 +57,15 @@ type node struct {
 	slow    *crew // of the engine: for signatures that take seconds
 	cache   *handleCache
 
-	epoch      atomic.Uint64
+	epoch      uint64 // of the seat; immutable
 	down       atomic.Bool
+	strikes    atomic.Uint32 // the token's own failures since the last success
 	operations atomic.Uint64
 	errors     atomic.Uint64
+
+	users   atomic.Int64  // between enter and leave
+	retired atomic.Bool   // nobody may enter any more
+	left    chan struct{} // capacity 1: the last user of a retired node left
 
 	canaryMu sync.Mutex
 	canaryAt time.Time // of the last good canary
@@ -67,14 +73,11 @@ type node struct {
 }
 
 // newNode opens the workers of a token.
-func newNode(c NodeConfig, slots int, log *slog.Logger, clock func() time.Time) (n *node, err error) {
-	n = &node{id: c.ID, domain: c.Domain, token: c.Token, info: c.Token.Info(), slots: slots, log: log, clock: clock}
-	h := fnv.New64a()
-	h.Write([]byte(c.ID))
-	n.hash = h.Sum64()
-	n.epoch.Store(1)
+func newNode(c NodeConfig, token Token, epoch uint64, log *slog.Logger, clock func() time.Time) (n *node, err error) {
+	n = &node{id: c.ID, domain: c.Domain, token: token, info: token.Info(), slots: c.Slots, epoch: epoch,
+		log: log, clock: clock, left: make(chan struct{}, 1)}
 	n.cache = newHandleCache(maxHandles, n.token.Unload, clock)
-	for crew, size := range map[**crew]int{&n.crew: slots, &n.loaders: 1, &n.makers: 1} {
+	for crew, size := range map[**crew]int{&n.crew: c.Slots, &n.loaders: 1, &n.makers: 1} {
 		if *crew, err = newCrew(n.token, size, clock); err != nil {
 			n.close()
 			return nil, err
@@ -83,6 +86,51 @@ func newNode(c NodeConfig, slots int, log *slog.Logger, clock func() time.Time) 
 	return n, nil
 }
 
+// enter begins a use of the node, which keeps it open until leave; it is
+// false when the node is about to be closed.
+func (n *node) enter() bool {
+	n.users.Add(1)
+	if n.retired.Load() {
+		n.leave()
+		return false
+	}
+	return true
+}
+
+func (n *node) leave() {
+	if n.users.Add(-1) == 0 && n.retired.Load() {
+		select {
+		case n.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// retire keeps new users out and tells whether nobody and nothing is in the
+// module any more: neither users nor calls that were given up. It waits for
+// users as long as the longest ordinary call takes, or until stop is closed.
+func (n *node) retire(stop <-chan struct{}) bool {
+	n.retired.Store(true)
+	limit := time.NewTimer(callLimit + watchInterval)
+	defer limit.Stop()
+	for n.users.Load() > 0 {
+		select {
+		case <-n.left:
+		case <-limit.C:
+			return false
+		case <-stop:
+			return false
+		}
+	}
+	for _, c := range n.crews() {
+		if c.hanging() {
+			return false
+		}
+	}
+	return true
+}
+
+// close ends the workers. Calls that were given up are left to the module.
 func (n *node) close() {
 	for _, c := range n.crews() {
 		c.close()
@@ -119,6 +167,9 @@ func (n *node) call(c *Call) (time.Duration, error) {
 		crew, limit = n.slow, slowLimit
 	}
 	a := crew.do(request{call: c, limit: limit})
+	if a.err == nil && n.strikes.Load() != 0 {
+		n.strikes.Store(0)
+	}
 	return a.elapsed, a.err
 }
 
@@ -159,68 +210,47 @@ func (n *node) healthy() bool {
 	return true
 }
 
-// markDown takes the node out of service until its canary succeeds.
+// blame counts a failure that was the token's own, and takes the node out of
+// service when the canary fails too or too many came in a row.
+func (n *node) blame(cause error) {
+	n.noteError(cause)
+	if n.strikes.Add(1) >= maxStrikes {
+		n.markDown(cause)
+		return
+	}
+	n.healthy()
+}
+
+// markDown takes the node out of service; its seat opens the token anew.
 func (n *node) markDown(cause error) {
 	n.noteError(cause)
 	if !n.down.Swap(true) {
-		n.log.Error("node is down", slog.String("node", string(n.id)), slog.Any("error", cause))
+		n.log.Error("node is down", slog.String("node", string(n.id)), slog.Uint64("epoch", n.epoch), slog.Any("error", cause))
 	}
 }
 
-// revive puts the node back into service in a new epoch: whatever took it
-// down may have invalidated or renumbered its handles.
-func (n *node) revive() {
-	n.epoch.Add(1)
-	n.down.Store(false)
-	n.log.Info("node is up", slog.String("node", string(n.id)), slog.Uint64("epoch", n.epoch.Load()))
-}
-
-// watch looks after the node until stop is closed: it gives up calls that
-// hang and probes the node while it is down.
-func (n *node) watch(stop <-chan struct{}) {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	var nextProbe time.Time
-	backoff := probeFirst
-	for {
-		select {
-		case <-stop:
-			return
-		case <-tick.C:
-		}
-		hanging := 0
-		for _, c := range n.crews() {
-			hanging += c.watch(n.token, n.clock)
-		}
-		if hanging > n.slots/2 {
-			n.markDown(errHung)
-			continue // a module with that many calls inside needs a new process
-		}
-		if !n.down.Load() {
-			backoff, nextProbe = probeFirst, time.Time{}
-			continue
-		}
-		now := n.clock()
-		if now.Before(nextProbe) {
-			continue
-		}
-		if err := n.load(nil, n.token.Probe); err == nil {
-			n.revive()
-			continue
-		}
-		nextProbe = n.clock().Add(backoff)
-		backoff = min(2*backoff, probeMax)
+// watch gives up calls that hang. A node goes out of service when more than
+// half of its slots hang, or anything beside them: who loads keys holds locks
+// that all need.
+func (n *node) watch() {
+	out := false
+	for _, c := range n.crews() {
+		hanging := c.watch()
+		out = out || hanging > 0 && (c != n.crew || hanging > n.slots/2)
+	}
+	if out && !n.down.Load() {
+		n.markDown(errHung)
 	}
 }
 
 func (n *node) status() kms.NodeStatus {
 	s := kms.NodeStatus{
 		ID: n.id, Driver: n.info.Driver, Model: n.info.Model, Serial: n.info.Serial, Label: n.info.Label,
-		State: "up", Enforced: n.enforced, Slots: n.slots, Busy: n.crew.busy(), Epoch: n.epoch.Load(),
+		State: "up", Enforced: n.enforced, Slots: n.slots, Busy: n.crew.busy(), Epoch: n.epoch,
 		Families: n.families, Operations: n.operations.Load(), Errors: n.errors.Load(),
 	}
 	if n.domain != nil {
-		s.Domain, s.DomainName = n.domain.ID, n.domain.Name
+		s.Domain, s.DomainName, s.Generation = n.domain.ID, n.domain.Name, n.domain.Generation
 	}
 	if n.down.Load() {
 		s.State = "down"

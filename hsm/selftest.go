@@ -19,7 +19,7 @@ func (n *node) prove(judge *node, allowUnenforced bool) (err error) {
 		return fmt.Errorf("trying the roots' unwrap templates: %w", err)
 	}
 	if !n.enforced && !allowUnenforced {
-		return fmt.Errorf("the token does not enforce unwrap templates: whoever has the user PIN could extract keys")
+		return errUntrusted
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 )
@@ -107,6 +108,15 @@ func panicked(p any) error {
 	return fmt.Errorf("panic of type %T\n%s", p, debug.Stack())
 }
 
+func (w *worker) hasEnded() bool {
+	select {
+	case <-w.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // do runs a request and waits for its answer or its limit. One caller at a
 // time: who took the worker from its crew.
 func (w *worker) do(r request) answer {
@@ -129,17 +139,23 @@ func (w *worker) abandonIfOverdue(now time.Time) bool {
 
 // crew is a fixed number of workers that take turns.
 type crew struct {
-	idle chan *worker
-	dead chan struct{} // closed when no worker is left that will come back
+	token Token
+	clock func() time.Time
+	idle  chan *worker
+	dead  chan struct{} // closed when no worker is left that will come back
 
 	mu      sync.Mutex
 	workers []*worker // all that live, for the watchdog
+	givenUp []*worker // whose calls have not returned yet
 	lost    int       // given up and not replaced yet
-	hung    uint64    // given up ever
+	// replacement is closed when the replacement under way has ended; nil:
+	// none is. It opens a session, which can hang like any other call.
+	replacement chan struct{}
+	closed      bool
 }
 
 func newCrew(t Token, n int, clock func() time.Time) (*crew, error) {
-	c := &crew{idle: make(chan *worker, n), dead: make(chan struct{})}
+	c := &crew{token: t, clock: clock, idle: make(chan *worker, n), dead: make(chan struct{})}
 	for range n {
 		w, err := newWorker(t, clock)
 		if err != nil {
@@ -173,44 +189,66 @@ func (c *crew) busy() int {
 	return cap(c.idle) - len(c.idle)
 }
 
-// watch gives up overdue workers and replaces them. It returns how many
-// calls hang in the module now.
-func (c *crew) watch(t Token, clock func() time.Time) (hanging int) {
-	now := clock()
+// watch gives up overdue workers, has them replaced, and returns how many
+// calls hang in the module now. It calls nothing that could hang itself.
+func (c *crew) watch() (hanging int) {
+	now := c.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept := c.workers[:0]
 	for _, w := range c.workers {
 		if w.abandonIfOverdue(now) {
 			c.lost++
-			c.hung++
+			c.givenUp = append(c.givenUp, w)
 			continue
 		}
 		kept = append(kept, w)
 	}
 	c.workers = kept
-	// Each replacement needs a session, which the module may refuse while
-	// its calls hang; what is not replaced now is tried again at the next
-	// watch. At most as many are replaced as the crew is large, so a module
-	// that swallows every call ends up without workers, not with ever more
-	// blocked threads.
-	for c.lost > 0 && c.hung <= uint64(cap(c.idle)) {
-		w, err := newWorker(t, clock)
-		if err != nil {
-			break
-		}
-		c.lost--
-		c.workers = append(c.workers, w)
-		c.idle <- w
+	c.givenUp = slices.DeleteFunc(c.givenUp, (*worker).hasEnded)
+	// No more are replaced than the crew is large while their calls hang, so
+	// a module that swallows every call ends up without workers, not with
+	// ever more blocked threads.
+	if c.lost > 0 && len(c.givenUp) <= cap(c.idle) && c.replacement == nil && !c.closed {
+		c.replacement = make(chan struct{})
+		go c.replace(c.replacement)
 	}
-	if len(c.workers) == 0 && c.lost > 0 {
+	if len(c.workers) == 0 && c.lost > 0 && c.replacement == nil {
 		select {
 		case <-c.dead:
 		default:
 			close(c.dead)
 		}
 	}
-	return int(c.hung)
+	return len(c.givenUp)
+}
+
+// replace makes one worker in place of a lost one; when the module refuses a
+// session the next watch tries again.
+func (c *crew) replace(done chan struct{}) {
+	w, err := newWorker(c.token, c.clock)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replacement = nil
+	close(done)
+	switch {
+	case err != nil:
+	case c.closed:
+		close(w.in)
+	default:
+		c.lost--
+		c.workers = append(c.workers, w)
+		c.idle <- w
+	}
+}
+
+// hanging tells whether anything of the crew is in the module that the
+// watchdog has given up, or whose end cannot be told.
+func (c *crew) hanging() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.givenUp = slices.DeleteFunc(c.givenUp, (*worker).hasEnded)
+	return len(c.givenUp) > 0 || c.replacement != nil
 }
 
 // close ends the workers and waits for those whose calls return; the given
@@ -218,7 +256,7 @@ func (c *crew) watch(t Token, clock func() time.Time) (hanging int) {
 func (c *crew) close() {
 	c.mu.Lock()
 	workers := c.workers
-	c.workers = nil
+	c.workers, c.closed = nil, true
 	c.mu.Unlock()
 	for _, w := range workers {
 		close(w.in)

@@ -49,16 +49,17 @@ func TestHungCallIsAnsweredInTimeAndItsResultGoesToNobody(t *testing.T) {
 		result := make(chan error)
 		go func() { result <- c.do(request{call: hung, limit: time.Second}).err }()
 		synctest.Wait()
-		if n := c.watch(token, time.Now); n != 0 {
+		if n := c.watch(); n != 0 {
 			t.Errorf("%d calls given up before their limit", n)
 		}
 		time.Sleep(time.Second)
-		if n := c.watch(token, time.Now); n != 1 {
+		if n := c.watch(); n != 1 {
 			t.Errorf("%d calls given up, want 1", n)
 		}
 		if err := <-result; !errors.Is(err, errHung) || ClassOf(err) != ClassTokenDown {
 			t.Errorf("error = %v", err)
 		}
+		synctest.Wait()
 		// The crew is whole again: both slots work while the call still hangs.
 		for range 4 {
 			if a := c.do(request{call: &Call{}, limit: time.Second}); a.err != nil {
@@ -72,6 +73,9 @@ func TestHungCallIsAnsweredInTimeAndItsResultGoesToNobody(t *testing.T) {
 		synctest.Wait()
 		if token.closed.Load() != 1 {
 			t.Errorf("the session of the late call was closed %d times", token.closed.Load())
+		}
+		if n := c.watch(); n != 0 || c.hanging() {
+			t.Errorf("%d calls hang after the last has returned", n)
 		}
 		c.close()
 	})
@@ -91,7 +95,9 @@ func TestModuleThatSwallowsEveryCallEndsTheCrewInsteadOfEverMoreThreads(t *testi
 			go func() { result <- c.do(request{call: &Call{Length: 1}, limit: time.Second}).err }()
 			synctest.Wait()
 			time.Sleep(2 * time.Second)
-			c.watch(token, time.Now)
+			c.watch()
+			synctest.Wait() // for the replacement
+			c.watch()
 			if err := <-result; ClassOf(err) == ClassTokenDown {
 				failed++
 			}

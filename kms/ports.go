@@ -376,11 +376,12 @@ type NodeStatus struct {
 	ID         NodeID
 	Domain     uuid.UUID // zero for the in-process engine
 	DomainName string
+	Generation uint32 // of the domain's roots; 0 for the in-process engine
 	Driver     string // "pkcs11" or "soft"
 	Model      string
 	Serial     string
 	Label      string
-	State      string // "up", "down", "starting"
+	State      string // "up", "down", or "out": until an operator has seen to it
 	Enforced   bool   // the token enforces the roots' unwrap templates
 	Slots      int
 	Busy       int

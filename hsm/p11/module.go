@@ -34,7 +34,10 @@ type module struct {
 var registry = struct {
 	mu      sync.Mutex
 	modules map[functionList]*module
-}{modules: make(map[functionList]*module)}
+	// unfinished are modules of ours whose C_Finalize failed, as it does when
+	// the device is away: they may still be initialised.
+	unfinished map[functionList]*pkcs11.Ctx
+}{modules: make(map[functionList]*module), unfinished: make(map[functionList]*pkcs11.Ctx)}
 
 // openModule initialises the library at path, or joins those who use it.
 // Opening it with another environment than theirs is an error, since it would
@@ -57,8 +60,11 @@ func openModule(path string, env map[string]string, initArgs string) (*module, e
 		m.users++
 		return m, nil
 	}
-	ctx := pkcs11.New(path)
-	if ctx == nil {
+	ctx := registry.unfinished[list]
+	if ctx != nil {
+		// Whatever it answers, C_Initialize tells what is true.
+		_ = ctx.Finalize()
+	} else if ctx = pkcs11.New(path); ctx == nil {
 		return nil, driverError(hsm.ClassTokenDown, "open module", "the module cannot be loaded")
 	}
 	if code := initialize(list, env, initArgs); code != pkcs11.CKR_OK {
@@ -66,6 +72,7 @@ func openModule(path string, env map[string]string, initArgs string) (*module, e
 	}
 	m := &module{ctx: ctx, list: list, env: maps.Clone(env), initArgs: initArgs, users: 1, slots: make(map[uint]bool)}
 	registry.modules[list] = m
+	delete(registry.unfinished, list)
 	return m, nil
 }
 
@@ -79,7 +86,11 @@ func (m *module) release() error {
 		return nil
 	}
 	delete(registry.modules, m.list)
-	return moduleError("C_Finalize", m.ctx.Finalize())
+	err := m.ctx.Finalize()
+	if err != nil {
+		registry.unfinished[m.list] = m.ctx
+	}
+	return moduleError("C_Finalize", err)
 }
 
 // claim reserves a slot for the caller: login and sessions are a slot's, so

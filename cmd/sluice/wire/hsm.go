@@ -24,27 +24,40 @@ func openEngine(log *slog.Logger) (hsm.Token, error) {
 }
 
 // openTokens opens every token of every domain. A token that cannot be opened
-// is left out with an alarm, so that the others serve.
+// is left out with an alarm, so that the others serve; the pool tries it
+// again, unless its PIN was wrong.
 func openTokens(ctx context.Context, c HSMConfig, log *slog.Logger) ([]hsm.NodeConfig, error) {
 	var nodes []hsm.NodeConfig
 	var failed error
+	opened := 0
 	for _, dc := range c.Domains {
 		domain, err := ReadDomain(dc.File)
 		if err != nil {
 			return nil, err
 		}
 		for _, tc := range dc.Tokens {
-			token, err := p11.Open(ctx, tc.open(domain))
-			if err != nil {
-				err = fmt.Errorf("token %s: %w", tc.ID, err)
-				log.Error("token cannot be opened", slog.String("node", tc.ID), slog.Any("error", err))
-				failed = errors.Join(failed, err)
-				continue
+			node := hsm.NodeConfig{ID: kms.NodeID(tc.ID), Domain: domain, Slots: tc.Slots}
+			reopen := func(ctx context.Context) (hsm.Token, error) {
+				token, err := p11.Open(ctx, tc.open(domain))
+				if err != nil {
+					return nil, err // and no token, rather than one that is nil
+				}
+				return token, nil
 			}
-			nodes = append(nodes, hsm.NodeConfig{ID: kms.NodeID(tc.ID), Domain: domain, Token: token, Slots: tc.Slots})
+			node.Token, err = reopen(ctx)
+			if err != nil {
+				failed = errors.Join(failed, fmt.Errorf("token %s: %w", tc.ID, err))
+				log.Error("token cannot be opened", slog.String("node", tc.ID), slog.Any("error", err))
+			} else {
+				opened++
+			}
+			if hsm.ClassOf(err) != hsm.ClassPIN || err == nil {
+				node.Reopen = reopen
+			}
+			nodes = append(nodes, node)
 		}
 	}
-	if len(nodes) == 0 {
+	if opened == 0 {
 		return nil, errors.Join(errors.New("no token can be opened"), failed)
 	}
 	return nodes, nil

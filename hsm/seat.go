@@ -1,0 +1,240 @@
+package hsm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// Opening a token anew.
+const (
+	// reopenFirst and reopenMax bound the pause between two tries, which
+	// doubles: a token that was away for a moment is back in that moment, and
+	// one that stays away is asked every few seconds.
+	reopenFirst = 200 * time.Millisecond
+	reopenMax   = 5 * time.Second
+	// reopenLimit bounds what opening may wait for between calls into the
+	// module.
+	reopenLimit = 30 * time.Second
+	// closeLimit is how long Close waits for an opening under way: a module
+	// that hangs must not keep the process.
+	closeLimit = 5 * time.Second
+)
+
+// seat is the place of a token in the pool. The node on it changes: one that
+// is down is closed with everything that it holds, and the token is opened,
+// tested and put back as a new node, in a new epoch.
+type seat struct {
+	config          NodeConfig
+	hash            uint64 // of the id, for rank
+	judge           *node
+	allowUnenforced bool
+	log             *slog.Logger
+	clock           func() time.Time
+
+	current atomic.Pointer[node]         // nil: none is open
+	offered atomic.Pointer[[]kms.Family] // by the last node that served
+	// out means that opening again would be wrong: a PIN must not be tried
+	// twice, and a token that cannot be trusted does not become trustworthy.
+	out     atomic.Bool
+	lastErr atomic.Pointer[string] // why no node is open
+
+	epoch uint64 // of the goroutine that opens
+	// Of the nodes before the current one.
+	operations, errors atomic.Uint64
+}
+
+// errUntrusted is behind the failure of a token that must not be used at all.
+var errUntrusted = errors.New("the token does not enforce unwrap templates: whoever has the user PIN could extract keys")
+
+// hashID hashes a node's id, for rank.
+func hashID(id kms.NodeID) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// sit makes the token's node and, once it has proved itself, puts it on the
+// seat. On failure the token is closed.
+func (s *seat) sit(token Token) error {
+	s.epoch++
+	n, err := newNode(s.config, token, s.epoch, s.log, s.clock)
+	if err == nil {
+		if err = n.prove(s.judge, s.allowUnenforced); err != nil {
+			n.close()
+		}
+	}
+	if err != nil {
+		return errors.Join(err, token.Close())
+	}
+	if !n.enforced {
+		s.log.Warn("node does not enforce unwrap templates", slog.String("node", string(s.config.ID)))
+	}
+	n.operations.Store(s.operations.Load())
+	n.errors.Store(s.errors.Load())
+	s.offered.Store(&n.families)
+	s.current.Store(n)
+	return nil
+}
+
+// usable tells whether the node is up and offers the family ("": any).
+func (s *seat) usable(f kms.Family) bool {
+	n := s.current.Load()
+	return n != nil && !n.down.Load() && (f == "" || n.offers(f))
+}
+
+// canOffer tells whether the token offers the family when it is up.
+func (s *seat) canOffer(f kms.Family) bool {
+	families := s.offered.Load()
+	if families == nil {
+		return false
+	}
+	for _, have := range *families {
+		if have == f {
+			return true
+		}
+	}
+	return false
+}
+
+// watch looks after the seat until stop is closed: it gives up calls that
+// hang, and has a node that is down replaced.
+func (s *seat) watch(stop <-chan struct{}) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	var attempt chan struct{} // closed when it has ended; nil: none
+	var next time.Time
+	pause := reopenFirst
+	for {
+		select {
+		case <-stop:
+			s.waitFor(attempt)
+			return
+		case <-tick.C:
+		}
+		n := s.current.Load()
+		if n != nil {
+			n.watch()
+		}
+		if attempt != nil {
+			select {
+			case <-attempt:
+				attempt, next, pause = nil, s.clock().Add(pause), min(2*pause, reopenMax)
+			default:
+				continue
+			}
+		}
+		if n != nil && !n.down.Load() {
+			next, pause = time.Time{}, reopenFirst
+			continue
+		}
+		if s.config.Reopen == nil || s.out.Load() || s.clock().Before(next) {
+			continue
+		}
+		attempt = make(chan struct{})
+		go s.recover(stop, attempt)
+	}
+}
+
+func (s *seat) waitFor(attempt chan struct{}) {
+	if attempt == nil {
+		return
+	}
+	limit := time.NewTimer(closeLimit)
+	defer limit.Stop()
+	select {
+	case <-attempt:
+	case <-limit.C:
+	}
+}
+
+// recover replaces the node, which is down or gone. It has a goroutine of its
+// own, since each of its calls into the module can hang; then it goes on when
+// they return.
+func (s *seat) recover(stop <-chan struct{}, done chan<- struct{}) {
+	defer close(done)
+	if n := s.current.Load(); n != nil {
+		if !n.retire(stop) {
+			return // a module must not be closed under its calls
+		}
+		s.operations.Store(n.operations.Load())
+		s.errors.Store(n.errors.Load())
+		s.lastErr.Store(n.lastErr.Load())
+		s.current.Store(nil)
+		n.close()
+		if err := n.token.Close(); err != nil {
+			s.log.Info("closing a token that is down", slog.String("node", string(s.config.ID)), slog.Any("error", err))
+		}
+	}
+	select {
+	case <-stop:
+		return
+	default:
+	}
+	if err := s.reopen(); err != nil {
+		s.leaveOut(err)
+		return
+	}
+	s.log.Info("node is up", slog.String("node", string(s.config.ID)), slog.Uint64("epoch", s.epoch))
+}
+
+// errNotOpened stands for an error that whoever opened the token has seen.
+var errNotOpened = errors.New("the token could not be opened")
+
+// leaveOut notes why the seat stays empty, and whether for good.
+func (s *seat) leaveOut(err error) {
+	text := err.Error()
+	s.lastErr.Store(&text)
+	s.errors.Add(1)
+	if ClassOf(err) == ClassPIN || errors.Is(err, errUntrusted) {
+		s.out.Store(true)
+	}
+	message := "node left out for now"
+	if s.out.Load() || s.config.Reopen == nil {
+		message = "node left out until an operator has seen to it"
+	}
+	s.log.Error(message, slog.String("node", string(s.config.ID)), slog.Any("error", err))
+}
+
+func (s *seat) reopen() error {
+	ctx, cancel := context.WithTimeout(context.Background(), reopenLimit)
+	defer cancel()
+	token, err := s.config.Reopen(ctx)
+	if err != nil {
+		return fmt.Errorf("opening the token: %w", err)
+	}
+	return s.sit(token)
+}
+
+// close ends the node and closes its token.
+func (s *seat) close() error {
+	n := s.current.Load()
+	if n == nil {
+		return nil
+	}
+	n.close()
+	return n.token.Close()
+}
+
+func (s *seat) status() kms.NodeStatus {
+	if n := s.current.Load(); n != nil {
+		return n.status()
+	}
+	st := kms.NodeStatus{ID: s.config.ID, State: "down", Slots: s.config.Slots, Operations: s.operations.Load(), Errors: s.errors.Load()}
+	if d := s.config.Domain; d != nil {
+		st.Domain, st.DomainName, st.Generation = d.ID, d.Name, d.Generation
+	}
+	if s.out.Load() {
+		st.State = "out"
+	}
+	if e := s.lastErr.Load(); e != nil {
+		st.LastError = *e
+	}
+	return st
+}
