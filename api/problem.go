@@ -23,6 +23,7 @@ type Problem struct {
 	Code      Code            `json:"code" doc:"Stable code to decide on"`
 	RequestID uuid.UUID       `json:"request_id" doc:"Names the request in the journal and in logs"`
 	Reasons   []ProblemReason `json:"reasons,omitempty" doc:"Every gate that refused, with its numbers"`
+	Approval  uuid.UUID       `json:"approval,omitzero" doc:"With approval_required: what another operator has to approve"`
 }
 
 // ProblemReason is one cause of a refusal.
@@ -90,6 +91,7 @@ var problemTypes = map[kms.Kind]problemType{
 	kms.KindAuditUnavailable: {status: http.StatusServiceUnavailable},
 	kms.KindStoreUnavailable: {status: http.StatusServiceUnavailable},
 	kms.KindWaitExceeded:     {status: http.StatusGatewayTimeout},
+	kms.KindApprovalRequired: {status: http.StatusConflict},
 }
 
 // ProblemStatus returns the HTTP status of a kind of error.
@@ -103,7 +105,7 @@ func problemOf(err error) (p Problem, retryAfter time.Duration) {
 		e = &kms.Error{Kind: kms.KindInternal}
 	}
 	row := problemTypes[e.Kind]
-	p = Problem{Type: row.uri, Title: row.title, Status: row.status, Detail: e.Detail, Code: Code(e.Kind.String())}
+	p = Problem{Type: row.uri, Title: row.title, Status: row.status, Detail: e.Detail, Code: Code(e.Kind.String()), Approval: e.Approval}
 	if p.Type == "" {
 		p.Type, p.Title = typeBlank, http.StatusText(row.status)
 	}

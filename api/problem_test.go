@@ -21,7 +21,8 @@ func TestEveryKindOfErrorIsOneProblem(t *testing.T) {
 		kms.KindDecryptionFailed: 400, kms.KindInvalidArgument: 422, kms.KindUnsatisfiable: 422,
 		kms.KindQuotaExceeded: 429, kms.KindQuotaExhausted: 402, kms.KindReducedCapacity: 503,
 		kms.KindHSMUnavailable: 503, kms.KindAuditUnavailable: 503, kms.KindStoreUnavailable: 503,
-		kms.KindWaitExceeded: 504,
+		kms.KindWaitExceeded:     504,
+		kms.KindApprovalRequired: 409,
 	}
 	types := map[kms.Kind]string{
 		kms.KindQuotaExceeded:   "https://iana.org/assignments/http-problem-types#quota-exceeded",

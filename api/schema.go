@@ -71,7 +71,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.VersionState]():    values(kms.VersionEnabled, kms.VersionDisabled, kms.VersionPendingDestruction, kms.VersionDestroyed),
 	reflect.TypeFor[kms.Origin]():          values(kms.OriginGenerated, kms.OriginImportedProcess),
 	reflect.TypeFor[kms.Tier]():            values(kms.Tiers()...),
-	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended),
+	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended, kms.TenantDeleting, kms.TenantDeleted, kms.TenantShredded),
 	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
 	reflect.TypeFor[kms.SignatureFormat](): values(kms.FormatDER, kms.FormatRaw),
 	reflect.TypeFor[kms.Digest]():          values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),

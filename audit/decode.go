@@ -53,6 +53,9 @@ func parseEntry(payload []byte) (*kms.Entry, error) {
 	e.Address = p.address()
 	e.UserAgent = p.text("ua")
 	e.Count = uint32(p.int("n"))
+	e.DryRun = p.flag("dry")
+	e.Replayed = p.flag("rep")
+	e.Approval = p.id("apr")
 	p.expect("}")
 	// What the parser was lenient about (an explicit zero, a number too large
 	// for its field, an escape too many) does not survive the way back.
@@ -97,6 +100,14 @@ func (p *parser) field(name string) bool {
 		return false
 	}
 	p.rest = p.rest[n+4:]
+	return true
+}
+
+func (p *parser) flag(name string) bool {
+	if !p.field(name) {
+		return false
+	}
+	p.expect("true")
 	return true
 }
 

@@ -70,7 +70,18 @@ func appendEntry(b []byte, e *kms.Entry) []byte {
 	if e.Count > 1 {
 		b = appendInt(b, "n", int64(e.Count))
 	}
+	// Later fields follow: entries without them are what they always were.
+	b = appendFlag(b, "dry", e.DryRun)
+	b = appendFlag(b, "rep", e.Replayed)
+	b = appendID(b, "apr", e.Approval)
 	return append(b, '}')
+}
+
+func appendFlag(b []byte, field string, set bool) []byte {
+	if !set {
+		return b
+	}
+	return append(appendField(b, field), "true"...)
 }
 
 // appendTime appends t. A year that RFC 3339 cannot express stands as the

@@ -25,7 +25,43 @@ func fullEntry() *kms.Entry {
 		{Code: "DAY_HARD"},
 	}
 	e.Count = 7
+	e.DryRun, e.Replayed = true, true
+	e.Approval = uuid.MustParse("0198c1a5-0000-7000-8000-000000000002")
 	return e
+}
+
+// TestEntryOfAnEarlierVersionIsReadAsItWas has a line from before entries told
+// dry runs, repetitions and approvals. Its bytes are under the chain, so they
+// must also be what is written of it today.
+func TestEntryOfAnEarlierVersionIsReadAsItWas(t *testing.T) {
+	const line = `{"t":"2026-01-02T03:04:05Z","p":"outcome","id":"0198c1a5-0000-7000-8000-000000000001","op":"sign",` +
+		`"cost":12000000,"out":"ok","ua":"curl/8","n":3}`
+	e, err := parseEntry([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.DryRun || e.Replayed || e.Approval != uuid.Nil() || e.Op != kms.OpSign || e.Count != 3 {
+		t.Errorf("read as %+v", e)
+	}
+	if got := string(appendEntry(nil, e)); got != line {
+		t.Errorf("written as %s", got)
+	}
+}
+
+func TestMarksAreReadBack(t *testing.T) {
+	for name, e := range map[string]*kms.Entry{
+		"dry run": {DryRun: true}, "repetition": {Replayed: true}, "approval": {Approval: uuid.NewV7()}, "none": {},
+	} {
+		got, err := parseEntry(appendEntry(nil, e))
+		if err != nil || !reflect.DeepEqual(got, e) {
+			t.Errorf("%s: read back as %+v, %v", name, got, err)
+		}
+	}
+	for _, spelling := range []string{`,"dry":false`, `,"dry":1`, `,"rep":true,"dry":true`} {
+		if _, err := parseEntry([]byte(`{"t":"0001-01-01T00:00:00Z"` + spelling + `}`)); err == nil {
+			t.Errorf("%s is taken", spelling)
+		}
+	}
 }
 
 func TestFullEntryHasEveryField(t *testing.T) {

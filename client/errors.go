@@ -50,6 +50,9 @@ const (
 	ErrHSMUnavailable   Code = "hsm_unavailable"
 	ErrAuditUnavailable Code = "audit_unavailable"
 	ErrStoreUnavailable Code = "store_unavailable"
+	// ErrApprovalRequired: the call takes two operators. Another one approves
+	// Error.Approval; then the call is repeated with WithApproval.
+	ErrApprovalRequired Code = "approval_required"
 	// ErrWaitExceeded: no slot of an HSM came free in the time allowed.
 	ErrWaitExceeded Code = "wait_exceeded"
 )
@@ -78,6 +81,7 @@ type Error struct {
 	RequestID  string // names the request in the service's journal
 	Reasons    []Reason
 	RetryAfter time.Duration // 0 when none is given
+	Approval   string        // with ErrApprovalRequired: the id of what has to be approved
 }
 
 // Reason is one gate that refused, with its numbers in the gate's unit.
@@ -139,6 +143,7 @@ type problem struct {
 	Detail    string `json:"detail"`
 	Code      Code   `json:"code"`
 	RequestID string `json:"request_id"`
+	Approval  string `json:"approval"`
 	Reasons   []struct {
 		Code    string `json:"code"`
 		Limit   int64  `json:"limit"`
@@ -162,7 +167,7 @@ func refusal(r *http.Response, body []byte) *Error {
 		e.Title = http.StatusText(r.StatusCode)
 		return e
 	}
-	e.Code, e.Title, e.Detail = p.Code, p.Title, p.Detail
+	e.Code, e.Title, e.Detail, e.Approval = p.Code, p.Title, p.Detail, p.Approval
 	if p.RequestID != "" {
 		e.RequestID = p.RequestID
 	}

@@ -21,10 +21,15 @@ const (
 // TenantState is the state of a tenant.
 type TenantState string
 
-// The tenant states. Nobody can authenticate in a suspended tenant.
+// The tenant states. Nobody can authenticate in a tenant that is not active. Of
+// a deleted one the keys are being erased; then backups may hold copies; then
+// none of those can be opened any more.
 const (
 	TenantActive    TenantState = "ACTIVE"
 	TenantSuspended TenantState = "SUSPENDED"
+	TenantDeleting  TenantState = "DELETING"
+	TenantDeleted   TenantState = "DELETED"
+	TenantShredded  TenantState = "SHREDDED"
 )
 
 // Tenant is a customer of the service.

@@ -17,7 +17,11 @@ type failFunc func(field, reason string)
 func knownTier(t kms.Tier) bool { return slices.Contains(kms.Tiers(), t) }
 
 func knownTenantState(s kms.TenantState) bool {
-	return s == kms.TenantActive || s == kms.TenantSuspended
+	switch s {
+	case kms.TenantActive, kms.TenantSuspended, kms.TenantDeleting, kms.TenantDeleted, kms.TenantShredded:
+		return true
+	}
+	return false
 }
 
 func knownVersionState(s kms.VersionState) bool {
@@ -42,10 +46,12 @@ func checkTenant(t *kms.Tenant, fail failFunc) {
 		fail("state", reasonUnknown)
 	case t.Sealing.Tenant != t.ID:
 		fail("sealing key", "belongs to another tenant")
-	case t.Sealing.RootGeneration == 0 || len(t.Sealing.Wrapped) == 0:
+	case t.Sealing.RootGeneration == 0:
 		fail("sealing key", reasonMissing)
 	case t.Revision == 0:
 		fail("revision", reasonRange)
+	default:
+		checkDeletion(t, fail)
 	}
 }
 

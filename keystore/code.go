@@ -103,10 +103,16 @@ func (f fields) maybeID(id *uuid.UUID) fields {
 	return f.maybe(true, id[:])
 }
 
+// fields has what tells of a deletion of deleted tenants only: other rows are
+// older than those columns.
 func (r *TenantRecord) fields() fields {
-	return fields{}.id(r.ID).text(r.Name).text(r.Tier).text(r.State).boolean(r.AllowSealed).
+	f := fields{}.id(r.ID).text(r.Name).text(r.Tier).text(r.State).boolean(r.AllowSealed).
 		id(r.SealingID).id(r.SealingDomain).number(uint64(r.SealingGeneration)).bytes(r.SealingWrapped).
 		time(r.Created).number(r.Revision)
+	if r.Deleted != nil || r.Void != nil || r.Erased != nil || r.Shredded != nil {
+		f = f.maybeTime(r.Deleted).maybeTime(r.Void).maybeTime(r.Erased).maybeTime(r.Shredded)
+	}
+	return f
 }
 
 func (r *ProjectRecord) fields() fields {

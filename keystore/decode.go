@@ -177,14 +177,16 @@ func (d *decoder) tenant(r *TenantRow) *kms.Tenant {
 			ID:             d.id(r.SealingID, "sealing_id"),
 			Domain:         d.id(r.SealingDomain, "sealing_domain"),
 			RootGeneration: d.number(r.SealingGeneration, "sealing_generation"),
-			Wrapped:        d.bytes(r.SealingWrapped, "sealing_wrapped"),
+			Wrapped:        d.maybeBytes(r.SealingWrapped, "sealing_wrapped"),
 		},
+		Deletion: d.deletion(r),
 		Created:  d.time(r.Created, "created"),
 		Revision: d.revision(r.Revision),
 	}
 	t.Sealing.Tenant = t.ID
 	d.require(knownTier(t.Tier), "tier", reasonUnknown)
 	d.require(knownTenantState(t.State), "state", reasonUnknown)
+	checkDeletion(t, d.fail)
 	return t
 }
 

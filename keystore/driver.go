@@ -51,6 +51,9 @@ type TenantDriver interface {
 	// InsertTenant stores the tenant and its first project together.
 	InsertTenant(context.Context, InsertTenantParams) error
 	UpdateTenant(context.Context, UpdateTenantParams) error
+	// DueDeletions returns the ids of up to Limit tenants, in their order and
+	// after After, that are DELETING, or DELETED and void at Now or before.
+	DueDeletions(context.Context, DueDeletionsParams) ([]Bytes, error)
 
 	Project(context.Context, ProjectParams) (*ProjectRow, error)
 	ListProjects(context.Context, ListProjectsParams) ([]*ProjectRow, error)

@@ -19,12 +19,14 @@ func maybeTimestamp(t time.Time) *Timestamp {
 }
 
 func encodeTenant(t *kms.Tenant) TenantRecord {
-	return TenantRecord{
+	r := TenantRecord{
 		ID: t.ID, Name: t.Name, Tier: string(t.Tier), State: string(t.State), AllowSealed: t.AllowSealed,
 		SealingID: t.Sealing.ID, SealingDomain: t.Sealing.Domain,
 		SealingGeneration: t.Sealing.RootGeneration, SealingWrapped: t.Sealing.Wrapped,
 		Created: timestamp(t.Created), Revision: t.Revision,
 	}
+	r.deletion(t.Deletion)
+	return r
 }
 
 func encodeProject(p *kms.Project) ProjectRecord {

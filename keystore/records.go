@@ -18,6 +18,11 @@ type (
 		Project ProjectRecord
 	}
 	UpdateTenantParams struct{ Tenant TenantRecord }
+	DueDeletionsParams struct {
+		Now   Timestamp
+		After uuid.UUID
+		Limit int
+	}
 
 	ProjectParams struct {
 		Tenant uuid.UUID
@@ -41,9 +46,13 @@ type TenantRecord struct {
 	SealingID         uuid.UUID
 	SealingDomain     uuid.UUID
 	SealingGeneration uint32
-	SealingWrapped    []byte
+	SealingWrapped    []byte // nil of a deleted tenant
 	Created           Timestamp
 	Revision          uint64
+	Deleted           *Timestamp
+	Void              *Timestamp
+	Erased            *Timestamp
+	Shredded          *Timestamp
 	Code              Code
 }
 
@@ -60,6 +69,10 @@ type TenantRow struct {
 	SealingWrapped    Bytes
 	Created           Integer
 	Revision          Integer
+	Deleted           Integer
+	Void              Integer
+	Erased            Integer
+	Shredded          Integer
 	Code              CodeRow
 }
 

@@ -15,7 +15,7 @@ const mapOverhead = 8*32 + 64
 // the slack of the allocator.
 
 func sizeTenant(_ uuid.UUID, t *kms.Tenant) int {
-	return int(unsafe.Sizeof(*t)) + len(t.Name) + len(t.Tier) + len(t.State) + len(t.Sealing.Wrapped)
+	return int(unsafe.Sizeof(*t)+unsafe.Sizeof(kms.Deletion{})) + len(t.Name) + len(t.Tier) + len(t.State) + len(t.Sealing.Wrapped)
 }
 
 func sizeKey(_ keyID, bound *boundKey) int {

@@ -276,7 +276,8 @@ func (d *tenantsDriver) id() Bytes { return bytesOf(make([]byte, 16)) }
 func (d *tenantsDriver) Tenant(context.Context, TenantParams) (*TenantRow, error) {
 	return &TenantRow{ID: d.id(), Name: textOf("tenant"), Tier: textOf("gold"), State: textOf("ACTIVE"), AllowSealed: integer(0),
 		SealingID: d.id(), SealingDomain: d.id(), SealingGeneration: integer(1), SealingWrapped: bytesOf([]byte{1}), Code: blindCode(),
-		Created: integer(1), Revision: integer(d.revision.Load())}, nil
+		Created: integer(1), Revision: integer(d.revision.Load()), Deleted: Integer{Null: true}, Void: Integer{Null: true},
+		Erased: Integer{Null: true}, Shredded: Integer{Null: true}}, nil
 }
 
 func (d *tenantsDriver) Key(context.Context, KeyParams) (*KeyRow, error) {

@@ -86,8 +86,11 @@ func (s *Store) unopenedTenant(row *TenantRow, notOpen error) (*kms.Tenant, erro
 // tenant only.
 func (s *Store) CreateTenant(ctx context.Context, t *kms.Tenant) error {
 	err := argument(func(fail failFunc) {
-		if t.Revision != 1 {
+		switch {
+		case t.Revision != 1:
 			fail("revision", "must be 1")
+		case t.Deleted():
+			fail("deleted_at", "must not be set")
 		}
 		checkTenant(t, fail)
 	})
@@ -114,8 +117,26 @@ func (s *Store) CreateTenant(ctx context.Context, t *kms.Tenant) error {
 }
 
 // UpdateTenant implements kms.Tenants. Keys looked up after it returned belong
-// to the changed tenant.
+// to the changed tenant. KindConflict when the tenant was deleted.
 func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64, change kms.TenantChange) (*kms.Tenant, error) {
+	return s.changeTenant(ctx, id, revision, func(t *kms.Tenant) error {
+		if t.Deleted() {
+			return kms.Errorf(kms.KindConflict, "the tenant was deleted")
+		}
+		if change.Tier != nil {
+			t.Tier = *change.Tier
+		}
+		if change.State != nil {
+			t.State = *change.State
+		}
+		if change.AllowSealed != nil {
+			t.AllowSealed = *change.AllowSealed
+		}
+		return nil
+	})
+}
+
+func (s *Store) changeTenant(ctx context.Context, id uuid.UUID, revision uint64, change func(*kms.Tenant) error) (*kms.Tenant, error) {
 	c, err := s.coder()
 	if err != nil {
 		return nil, err
@@ -128,14 +149,8 @@ func (s *Store) UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64,
 		return nil, errRevision()
 	}
 	// t was just read: nobody shares it.
-	if change.Tier != nil {
-		t.Tier = *change.Tier
-	}
-	if change.State != nil {
-		t.State = *change.State
-	}
-	if change.AllowSealed != nil {
-		t.AllowSealed = *change.AllowSealed
+	if err := change(t); err != nil {
+		return nil, err
 	}
 	t.Revision++
 	if err := argument(func(fail failFunc) { checkTenant(t, fail) }); err != nil {

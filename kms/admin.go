@@ -2,7 +2,9 @@ package kms
 
 import (
 	"context"
+	"encoding/binary"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -94,6 +96,9 @@ func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, chang
 				return err
 			}
 			t.Resource = tenant.ID.String()
+			if tenant.Deleted() {
+				return errTenantDeleted
+			}
 			if tenant.Name == SystemTenantName && change.State != nil && *change.State != TenantActive {
 				return Errorf(KindConflict, "the system tenant cannot be suspended")
 			}
@@ -121,6 +126,15 @@ func (s *Service) target(ctx context.Context, t *Ticket, ref string) (*Tenant, e
 	return s.tenants.TenantByRef(ctx, ref)
 }
 
+// livingTarget is target for calls that make something in the tenant.
+func (s *Service) livingTarget(ctx context.Context, t *Ticket, ref string) (*Tenant, error) {
+	tenant, err := s.target(ctx, t, ref)
+	if err == nil && tenant.Deleted() {
+		return nil, errTenantDeleted
+	}
+	return tenant, err
+}
+
 // administers decides on op in the tenant that ref names: inside the own
 // tenant by the scopes, in another one by being an operator whose scopes
 // allow the same class of operation on tenants.
@@ -133,7 +147,31 @@ func administers(op Op, ref string) func(*Ticket) bool {
 	}
 }
 
+// MaxProjectDepth bounds how deep projects lie in each other: a company's
+// divisions, departments, teams and their services leave room in it.
+const MaxProjectDepth = 8
+
+// checkParent refuses a project that lies too deep, or in one that does not
+// exist.
+func (s *Service) checkParent(ctx context.Context, tenant *Tenant, name string) error {
+	depth := strings.Count(name, "/") + 1
+	if depth > MaxProjectDepth {
+		return Errorf(KindInvalidArgument, "name: projects lie at most %d deep in each other", MaxProjectDepth)
+	}
+	if depth == 1 {
+		return nil
+	}
+	_, err := s.tenants.Project(ctx, tenant.ID, name[:strings.LastIndexByte(name, '/')])
+	if KindOf(err) == KindNotFound && err != nil {
+		return Errorf(KindInvalidArgument, "name: the project that it lies in does not exist; create that first")
+	}
+	return err
+}
+
 // CreateProject makes a project in the tenant that ref names, "" for the own.
+// A name with a slash is that of a project inside another, which must exist:
+// "payments/cards" lies in "payments". A credential of the one does not see
+// the other.
 func (s *Service) CreateProject(ctx context.Context, t *Ticket, ref, name string) (*Project, error) {
 	p := &Project{Name: name}
 	err := s.run(ctx, t, &task{op: OpCreateProject, allowed: administers(OpCreateProject, ref),
@@ -141,12 +179,12 @@ func (s *Service) CreateProject(ctx context.Context, t *Ticket, ref, name string
 			if !ValidName(name) {
 				return errName("name")
 			}
-			tenant, err := s.target(ctx, t, ref)
+			tenant, err := s.livingTarget(ctx, t, ref)
 			if err != nil {
 				return err
 			}
 			p.Tenant, t.Resource = tenant.ID, name
-			return nil
+			return s.checkParent(ctx, tenant, name)
 		},
 		store: func(ctx context.Context, t *Ticket) error {
 			p.Created = s.clock()
@@ -205,6 +243,9 @@ func (s *Service) CreateCredential(ctx context.Context, t *Ticket, ref string, i
 			c, err = s.newCredential(ctx, t, ref, in)
 			return err
 		},
+		act: func(ctx context.Context, t *Ticket) (*act, error) {
+			return s.operatorsAct(ctx, t, c, mintArguments(c)...)
+		},
 		store: func(ctx context.Context, t *Ticket) error {
 			c.Created = s.clock()
 			c.Secrets, token = s.mint(c)
@@ -214,6 +255,19 @@ func (s *Service) CreateCredential(ctx context.Context, t *Ticket, ref string, i
 		return nil, "", err
 	}
 	return c, token, nil
+}
+
+// mintArguments are all that a credential is minted with.
+func mintArguments(c *Credential) [][]byte {
+	list := [][]byte{[]byte(c.Project), []byte(c.Component), binary.BigEndian.AppendUint64(nil, uint64(c.Expires.UnixMicro())),
+		binary.BigEndian.AppendUint64(nil, uint64(len(c.Scopes)))}
+	for _, scope := range c.Scopes {
+		list = append(list, []byte(scope))
+	}
+	for _, network := range c.Networks {
+		list = append(list, []byte(network.String()))
+	}
+	return list
 }
 
 func (s *Service) newCredential(ctx context.Context, t *Ticket, ref string, in CreateCredentialInput) (*Credential, error) {
@@ -235,7 +289,7 @@ func (s *Service) newCredential(ctx context.Context, t *Ticket, ref string, in C
 	if len(in.Networks) > MaxNetworks {
 		return nil, Errorf(KindInvalidArgument, "networks: at most %d", MaxNetworks)
 	}
-	tenant, err := s.target(ctx, t, ref)
+	tenant, err := s.livingTarget(ctx, t, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -245,6 +299,10 @@ func (s *Service) newCredential(ctx context.Context, t *Ticket, ref string, in C
 	}
 	if err := s.mayGrant(t, tenant, scopes); err != nil {
 		return nil, err
+	}
+	// Only who sees a project can hand out what is in it.
+	if ref == "" && !t.By.Sees(in.Project) {
+		return nil, ErrNotFound
 	}
 	if _, err := s.tenants.Project(ctx, tenant.ID, in.Project); err != nil {
 		return nil, err
@@ -345,7 +403,8 @@ func (s *Service) RotateCredential(ctx context.Context, t *Ticket, ref, id strin
 		if err != nil {
 			return CredentialChange{}, Wrap(KindInternal, err, "the credential's record is not usable")
 		}
-		if !t.By.Operator() && !t.By.Scopes.Covers(scopes) {
+		own := old.Tenant == t.By.Tenant.ID
+		if own && old.ID != t.By.Credential && !(t.By.Scopes.Covers(scopes) && t.By.Sees(old.Project)) {
 			return CredentialChange{}, ErrPermissionDenied
 		}
 		var secrets []CredentialSecret
@@ -385,6 +444,9 @@ func (s *Service) changeCredential(ctx context.Context, t *Ticket, op Op, ref, i
 	var old *Credential
 	var change CredentialChange
 	return s.run(ctx, t, &task{op: op, allowed: administers(op, ref),
+		act: func(ctx context.Context, t *Ticket) (*act, error) {
+			return s.operatorsAct(ctx, t, old, old.ID[:])
+		},
 		prepare: func(t *Ticket) (err error) {
 			if old, err = s.credential(ctx, t, ref, id); err != nil {
 				return err

@@ -159,8 +159,8 @@ func NewAuthenticator(c Credentials, t Tenants, p *Pepper, clock func() time.Tim
 
 // Authenticate returns the principal of a token presented from an address.
 // Unknown, wrong, expired and revoked credentials and addresses that the
-// credential does not allow give ErrUnauthenticated; a suspended tenant gives
-// KindPermissionDenied. A warm credential costs no database call.
+// credential does not allow give ErrUnauthenticated, as does everything of a
+// deleted tenant; a suspended tenant gives KindPermissionDenied. A warm credential costs no database call.
 func (a *Authenticator) Authenticate(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
 	id, secret, ok := a.pepper.parseToken(token)
 	if !ok {
@@ -184,6 +184,9 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string, from net
 			return nil, ErrUnauthenticated
 		}
 		return nil, err
+	}
+	if tenant.Deleted() {
+		return nil, ErrUnauthenticated
 	}
 	p, err := a.principal(c, tenant)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"uuid"
 )
 
 // Kind classifies an error by what the caller can do about it. The api
@@ -34,6 +35,7 @@ const (
 	KindAuditUnavailable
 	KindStoreUnavailable
 	KindWaitExceeded
+	KindApprovalRequired
 	kindCount
 )
 
@@ -68,6 +70,7 @@ var kindNames = [kindCount]string{
 	KindAuditUnavailable:   "audit_unavailable",
 	KindStoreUnavailable:   "store_unavailable",
 	KindWaitExceeded:       "wait_exceeded",
+	KindApprovalRequired:   "approval_required",
 }
 
 // String is the kind's stable code, as clients and the journal see it.
@@ -96,6 +99,7 @@ type Error struct {
 	Detail     string
 	Reasons    []Reason
 	RetryAfter time.Duration // 0: none is given
+	Approval   uuid.UUID     // KindApprovalRequired: what has to be approved
 	Err        error
 }
 

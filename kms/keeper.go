@@ -21,14 +21,16 @@ const (
 // keeperComponent is who acts, in the journal.
 const keeperComponent = "keeper"
 
-// Keeper does what is due by date or by use: it rotates keys, and it destroys
-// keys and versions whose window is over. On several API nodes each has one;
+// Keeper does what is due by date or by use: it rotates keys, destroys keys and
+// versions whose window is over, and erases what belongs to deleted tenants. On several API nodes each has one;
 // the revision of a key lets one of them act.
 type Keeper struct {
 	service *Service
 	wanted  chan DueKey // rotations by use
 	stop    chan struct{}
 	ended   chan struct{}
+	// reminded is when the log was last told of overdue shredding; the loop's.
+	reminded time.Time
 }
 
 // StartKeeper starts the service's keeper; its Close stops it and waits.
@@ -71,9 +73,11 @@ func (k *Keeper) storeUses() {
 	}
 }
 
-// sweep stores last uses and does what is due by date.
+// sweep stores last uses, goes on with deletions and does what is due by date.
 func (k *Keeper) sweep() {
 	k.storeUses()
+	// First: a key of a deleted tenant can be due for a rotation.
+	k.advanceDeletions()
 	ctx, cancel := context.WithTimeout(context.Background(), keeperInterval)
 	defer cancel()
 	for {
@@ -84,10 +88,8 @@ func (k *Keeper) sweep() {
 		}
 		done := 0
 		for _, d := range due {
-			select {
-			case <-k.stop:
+			if k.stopped() {
 				return
-			default:
 			}
 			if k.act(ctx, d) {
 				done++
@@ -107,6 +109,9 @@ func (k *Keeper) act(ctx context.Context, d DueKey) bool {
 	if err != nil {
 		s.log.Error("keeper: reading a key", slog.String("key", d.Key.String()), slog.Any("error", err))
 		return false
+	}
+	if key.Tenant.Deleted() {
+		return false // advanceDeletions erases it
 	}
 	now := s.clock()
 	switch {
@@ -146,12 +151,12 @@ func (s *Service) wantRotation(key *Key) {
 	}
 }
 
-// keeperTicket is the ticket of an act of the keeper on a key: it goes the way
-// of every request, so it is recorded like one.
-func (s *Service) keeperTicket(key *Key) *Ticket {
+// keeperTicket is the ticket of an act of the keeper in a tenant: it goes the
+// way of every request, so it is recorded like one.
+func (s *Service) keeperTicket(tenant *Tenant, project string) *Ticket {
 	return &Ticket{
 		RequestID: newID(), Received: s.clock(), Urgency: UrgencyBulk,
-		By: &Principal{Tenant: key.Tenant, Project: key.Project, Component: keeperComponent},
+		By: &Principal{Tenant: tenant, Project: project, Component: keeperComponent},
 	}
 }
 
@@ -159,7 +164,7 @@ func always(*Ticket) bool { return true }
 
 // rotateDue rotates a key and sets its next date.
 func (s *Service) rotateDue(ctx context.Context, key *Key) error {
-	t := s.keeperTicket(key)
+	t := s.keeperTicket(key.Tenant, key.Project)
 	rotated, err := s.rotate(ctx, t, OpKeeperRotate, key.ID.String(), always)
 	if err != nil || rotated.RotationPeriod == 0 {
 		return err
@@ -169,7 +174,7 @@ func (s *Service) rotateDue(ctx context.Context, key *Key) error {
 }
 
 func (s *Service) destroyKey(ctx context.Context, key *Key) error {
-	return s.run(ctx, s.keeperTicket(key), &task{op: OpKeeperDestroy, ref: key.ID.String(), allowed: always,
+	return s.run(ctx, s.keeperTicket(key.Tenant, key.Project), &task{op: OpKeeperDestroy, ref: key.ID.String(), allowed: always,
 		prepare: func(t *Ticket) error {
 			// Looked up again: a cancelled deletion must win.
 			if t.Key.State != KeyPendingDeletion || t.Key.DeletionDate.After(s.clock()) {
@@ -195,7 +200,7 @@ func (s *Service) destroyDueVersions(ctx context.Context, key *Key, now time.Tim
 }
 
 func (s *Service) destroyVersion(ctx context.Context, key *Key, number uint32) error {
-	return s.run(ctx, s.keeperTicket(key), &task{op: OpKeeperDestroy, ref: key.ID.String(), allowed: always,
+	return s.run(ctx, s.keeperTicket(key.Tenant, key.Project), &task{op: OpKeeperDestroy, ref: key.ID.String(), allowed: always,
 		prepare: func(t *Ticket) error {
 			v := t.Key.Version(number)
 			if v == nil || v.State != VersionPendingDestruction || v.DestroyAt.After(s.clock()) {

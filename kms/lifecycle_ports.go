@@ -117,6 +117,20 @@ type Approval struct {
 	Expires     time.Time
 }
 
+// TenantDeletions stores how tenants end. The rules of Tenants hold.
+type TenantDeletions interface {
+	// DeleteTenant erases the material of the tenant's sealing key and makes
+	// the tenant DELETING, for good. KindConflict unless it is SUSPENDED.
+	DeleteTenant(ctx context.Context, id uuid.UUID, revision uint64, requested, void time.Time) (*Tenant, error)
+	// AdvanceDeletion takes a deleted tenant to the next state: from DELETING
+	// to DELETED, from there to SHREDDED. KindConflict when it is in another.
+	AdvanceDeletion(ctx context.Context, id uuid.UUID, revision uint64, to TenantState, at time.Time) (*Tenant, error)
+	// DueDeletions returns up to limit tenants, in the order of their ids and
+	// after one, that are DELETING, or DELETED with copies that are void at the
+	// given time. It is for the service's own keeper only.
+	DueDeletions(ctx context.Context, now time.Time, after uuid.UUID, limit int) ([]uuid.UUID, error)
+}
+
 // RowAuthenticator computes the code that authenticates a stored row: the
 // database is not trusted, so a row is believed only with the code that this
 // service gave it. It is keyed by a secret that the HSM seals.

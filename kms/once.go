@@ -60,11 +60,19 @@ func (s *Service) Replay(ctx context.Context, t *Ticket, op Op, key string) (*Ke
 			return t.By.Allowed(op, nil) || t.By.Operator() && administers(op, SystemTenantName)(t)
 		}})
 	}
-	err := s.run(ctx, t, &task{op: op, replay: true, allowed: func(t *Ticket) bool {
+	// Looked up before it is decided on, as by the operations themselves: a
+	// destroyed key is missing.
+	err := s.replayOther(ctx, t, op, always, func(t *Ticket) error {
 		found, err := s.lookup(ctx, t.By, key)
+		if err != nil {
+			return err
+		}
 		t.Key = found
-		return err == nil && t.By.Allowed(op, found)
-	}})
+		if !t.By.Allowed(op, found) {
+			return ErrPermissionDenied
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ const (
 	OpCreateTenant     Op = "create-tenant"
 	OpReadTenant       Op = "read-tenant"
 	OpUpdateTenant     Op = "update-tenant"
+	OpDeleteTenant     Op = "delete-tenant"
 	OpCreateProject    Op = "create-project"
 	OpReadProject      Op = "read-project"
 	OpCreateCredential Op = "create-credential"
@@ -72,6 +73,9 @@ const (
 const (
 	OpKeeperRotate  Op = "keeper-rotate"
 	OpKeeperDestroy Op = "keeper-destroy"
+	OpKeeperRevoke  Op = "keeper-revoke" // a credential of a deleted tenant
+	OpKeeperErase   Op = "keeper-erase"  // ends the erasure of a deleted tenant
+	OpKeeperShred   Op = "keeper-shred"  // notes that no copy of it can be opened
 )
 
 // OpClass groups operations for scopes.
@@ -104,6 +108,10 @@ type OpInfo struct {
 	// PerKey tells whether the operation acts on one existing key, so that a
 	// scope's glob applies.
 	PerKey bool
+	// TwoOperators tells whether the operation needs the approval of a second
+	// operator, where the service is set so. Its task says of what: see
+	// task.act.
+	TwoOperators bool
 }
 
 var ops = []OpInfo{
@@ -152,18 +160,22 @@ var ops = []OpInfo{
 	{Op: OpCreateTenant, Class: ClassCreate, Family: "operator", Changes: true},
 	{Op: OpReadTenant, Class: ClassRead, Family: "operator"},
 	{Op: OpUpdateTenant, Class: ClassManage, Family: "operator", Changes: true},
+	{Op: OpDeleteTenant, Class: ClassDestroy, Family: "operator", Changes: true, TwoOperators: true},
 	{Op: OpReadNodes, Class: ClassRead, Family: "operator"},
 	{Op: OpCreateProject, Class: ClassCreate, Family: "tenant", Changes: true},
 	{Op: OpReadProject, Class: ClassRead, Family: "tenant"},
-	{Op: OpCreateCredential, Class: ClassCreate, Family: "tenant", Changes: true},
+	{Op: OpCreateCredential, Class: ClassCreate, Family: "tenant", Changes: true, TwoOperators: true},
 	{Op: OpReadCredential, Class: ClassRead, Family: "tenant"},
-	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true},
+	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true, TwoOperators: true},
 	{Op: OpRevokeCredential, Class: ClassDestroy, Family: "tenant", Changes: true},
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},
 	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true, PerKey: true},
+	{Op: OpKeeperRevoke, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpKeeperErase, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpKeeperShred, Class: ClassDestroy, Family: "keeper", Changes: true},
 }
 
 var opIndex = func() map[Op]*OpInfo {

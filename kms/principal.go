@@ -3,6 +3,7 @@ package kms
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"uuid"
@@ -49,7 +50,8 @@ func (p *Principal) Sees(project string) bool {
 
 // Scopes is a parsed, immutable set of scopes.
 type Scopes struct {
-	list        []scope
+	given       []string
+	list        []scope // roles expanded
 	allProjects bool
 	debug       bool
 }
@@ -66,30 +68,41 @@ const MaxScopes = 64
 //
 //	<family>:<operation>[:<glob of key name>]    or    debug
 //
-// Families are key, tenant, operator, project, usage and audit. Operations
-// are the names of the Op constants of the family, "*" or, for keys,
-// "manage", "destroy" (schedule and cancel the end of keys and versions) and
-// "import"; tenant and operator know "admin" and operator "auditor"; project
-// knows only "*". In a glob "*" matches any run of characters, "/" included.
+// Families are key, tenant, operator, project, usage and audit, and role, which
+// stands for the scopes of a role. Operations are the names of the Op constants
+// of the family, "*" or, for keys, "use" (and read), "manage", "destroy"
+// (schedule and cancel the end of keys and versions) and "import"; tenant and
+// operator know "admin" and operator "auditor"; project knows only "*". In a
+// glob "*" matches any run of characters, "/" included.
 func ParseScopes(scopes []string) (Scopes, error) {
 	if len(scopes) == 0 || len(scopes) > MaxScopes {
 		return Scopes{}, Errorf(KindInvalidArgument, "scopes: give 1 to %d of them", MaxScopes)
 	}
-	var set Scopes
+	set := Scopes{given: slices.Clone(scopes)}
 	for i, s := range scopes {
-		sc, err := parseScope(s)
-		if err != nil {
-			return Scopes{}, Errorf(KindInvalidArgument, "scopes[%d]: %v", i, err)
+		expanded, isRole := expandRole(s)
+		if !isRole {
+			expanded = []string{s}
 		}
-		switch {
-		case sc.family == "debug":
-			set.debug = true
-		case sc.family == "project", sc.family == "tenant" && sc.operation == "admin":
-			set.allProjects = true
+		for _, s := range expanded {
+			sc, err := parseScope(s)
+			if err != nil {
+				return Scopes{}, Errorf(KindInvalidArgument, "scopes[%d]: %v", i, err)
+			}
+			set.add(sc)
 		}
-		set.list = append(set.list, sc)
 	}
 	return set, nil
+}
+
+func (s *Scopes) add(sc scope) {
+	switch {
+	case sc.family == "debug":
+		s.debug = true
+	case sc.family == "project", sc.family == "tenant" && sc.operation == "admin":
+		s.allProjects = true
+	}
+	s.list = append(s.list, sc)
 }
 
 func parseScope(s string) (scope, error) {
@@ -135,7 +148,7 @@ func knownScope(family, operation string) bool {
 			return true
 		}
 	case "key":
-		if operation == "*" || operation == "manage" {
+		if operation == "*" || operation == "use" || operation == "manage" {
 			return true
 		}
 	}
@@ -147,20 +160,7 @@ func knownScope(family, operation string) bool {
 func (s Scopes) Debug() bool { return s.debug }
 
 // Strings returns the scopes in the form in which they were given.
-func (s Scopes) Strings() []string {
-	out := make([]string, len(s.list))
-	for i, sc := range s.list {
-		switch {
-		case sc.family == "debug":
-			out[i] = "debug"
-		case sc.family == "key" && sc.glob != "*":
-			out[i] = sc.family + ":" + sc.operation + ":" + sc.glob
-		default:
-			out[i] = sc.family + ":" + sc.operation
-		}
-	}
-	return out
-}
+func (s Scopes) Strings() []string { return slices.Clone(s.given) }
 
 // Covers tells whether every operation that other allows is allowed by s
 // too, judged scope by scope: a scope is covered by one of the same family
@@ -185,23 +185,55 @@ func (s Scopes) coversOne(want scope) bool {
 			}
 			continue
 		}
-		wider := have.operation == want.operation || have.operation == "admin" ||
-			have.operation == "*" && opAllowedByStar(want.operation)
-		if wider && (have.glob == "*" || have.glob == want.glob) {
+		if covers(have.operation, want.operation) && (have.glob == "*" || have.glob == want.glob) {
 			return true
 		}
 	}
 	return false
 }
 
-func opAllowedByStar(operation string) bool {
-	info := Op(operation).Info()
-	return info != nil && starCovers(info.Class)
+// covers tells whether a scope's operation allows all that another one of the
+// same family does.
+func covers(have, want string) bool {
+	if have == want || have == "admin" {
+		return true
+	}
+	allowed := classes(have)
+	if wanted := classes(want); wanted != nil {
+		return !slices.ContainsFunc(wanted, func(c OpClass) bool { return !slices.Contains(allowed, c) })
+	}
+	info := Op(want).Info()
+	return info != nil && slices.Contains(allowed, info.Class)
 }
 
-func starCovers(c OpClass) bool { return c == ClassUse || c == ClassRead || c == ClassCreate }
+// classes are the classes of operations that the operation of a scope stands
+// for; nil for a single operation and for "admin", which stands for all.
+func classes(operation string) []OpClass {
+	switch operation {
+	case "*":
+		return classesOfStar
+	case "use":
+		return classesOfUse
+	case "manage":
+		return classesOfManage
+	case "auditor", "read":
+		return classesOfRead
+	case "destroy":
+		return classesOfDestroy
+	case "import":
+		return classesOfImport
+	}
+	return nil
+}
 
-func manageCovers(c OpClass) bool { return c == ClassRead || c == ClassCreate || c == ClassManage }
+var (
+	classesOfStar    = []OpClass{ClassUse, ClassRead, ClassCreate}
+	classesOfUse     = []OpClass{ClassUse, ClassRead}
+	classesOfManage  = []OpClass{ClassRead, ClassCreate, ClassManage}
+	classesOfRead    = []OpClass{ClassRead}
+	classesOfDestroy = []OpClass{ClassDestroy}
+	classesOfImport  = []OpClass{ClassImport}
+)
 
 func (s Scopes) allow(info *OpInfo, name string) bool {
 	for i := range s.list {
@@ -209,23 +241,7 @@ func (s Scopes) allow(info *OpInfo, name string) bool {
 		if sc.family != info.Family {
 			continue
 		}
-		var ok bool
-		switch sc.operation {
-		case "*":
-			ok = starCovers(info.Class)
-		case "manage":
-			ok = manageCovers(info.Class)
-		case "admin":
-			ok = true
-		case "auditor", "read":
-			ok = info.Class == ClassRead
-		case "destroy":
-			ok = info.Class == ClassDestroy
-		case "import":
-			ok = info.Class == ClassImport
-		default:
-			ok = sc.operation == string(info.Op)
-		}
+		ok := sc.operation == "admin" || sc.operation == string(info.Op) || slices.Contains(classes(sc.operation), info.Class)
 		if ok && (!info.PerKey || MatchGlob(sc.glob, name)) {
 			return true
 		}

@@ -45,7 +45,7 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 			kms.OpRotateCredential, kms.OpRevokeCredential}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
-			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpReadNodes, kms.OpApprove, kms.OpReadApprovals}},
+			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes, kms.OpApprove, kms.OpReadApprovals}},
 		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadApprovals}},
 	}
 	for _, c := range cases {
@@ -162,6 +162,84 @@ func TestNamesThatCouldMeanSomethingElseAreRefused(t *testing.T) {
 	for _, name := range []string{"a", "orders-eu", "team/app/key.v1", "A_b-9", "a..b", strings.Repeat("a", 128)} {
 		if !kms.ValidName(name) {
 			t.Errorf("%q is not a valid name", name)
+		}
+	}
+}
+
+func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
+	acme, system := &kms.Tenant{Name: "acme"}, &kms.Tenant{Name: kms.SystemTenantName}
+	orders := &kms.Key{Name: "orders-eu"}
+	uses := []kms.Op{
+		kms.OpEncrypt, kms.OpDecrypt, kms.OpSign, kms.OpVerify, kms.OpMAC, kms.OpVerifyMAC, kms.OpDataKey, kms.OpPublic,
+		kms.OpReencrypt, kms.OpWrap, kms.OpUnwrap, kms.OpSharedSecret, kms.OpDerive, kms.OpEncapsulate, kms.OpDecapsulate, kms.OpCSR,
+		kms.OpDescribeKey, kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest}
+	elsewhere := []kms.Op{kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest} // act on no key
+	administration := []kms.Op{kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
+		kms.OpRotateCredential, kms.OpRevokeCredential}
+	for _, c := range []struct {
+		role    string
+		tenant  *kms.Tenant
+		allowed []kms.Op
+	}{
+		{"role:key-user", acme, uses},
+		{"role:key-user:orders-*", acme, uses},
+		{"role:key-user:invoices-*", acme, elsewhere},
+		{"role:tenant-admin", acme, append(slices.Clone(administration), kms.OpReadQuota)},
+		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadApprovals, kms.OpReadQuota}},
+		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota}},
+		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant,
+			kms.OpReadNodes, kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota}, administration...)},
+	} {
+		t.Run(c.tenant.Name+" "+c.role, func(t *testing.T) {
+			p := &kms.Principal{Tenant: c.tenant, Scopes: scopes(t, c.role)}
+			for _, info := range kms.Ops() {
+				if got, want := p.Allowed(info.Op, orders), slices.Contains(c.allowed, info.Op); got != want {
+					t.Errorf("%s: allowed = %v, want %v", info.Op, got, want)
+				}
+			}
+			if got := p.Scopes.Strings(); !slices.Equal(got, []string{c.role}) {
+				t.Errorf("it is shown as %v", got)
+			}
+		})
+	}
+}
+
+func TestUnknownRolesAreRefused(t *testing.T) {
+	for _, s := range []string{"role:", "role:root", "role:key-user:", "role:key-user:a:b", "role:tenant-admin:x", "role:KEY-USER", "role"} {
+		if _, err := kms.ParseScopes([]string{s}); kms.KindOf(err) != kms.KindInvalidArgument {
+			t.Errorf("%q: error = %v, want invalid argument", s, err)
+		}
+	}
+}
+
+// TestRolesHandOutNoMoreThanTheyHold pairs who mints with what is minted.
+func TestRolesHandOutNoMoreThanTheyHold(t *testing.T) {
+	for _, c := range []struct {
+		have, want string
+		covered    bool
+	}{
+		{"role:tenant-admin", "role:key-user", true},
+		{"role:tenant-admin", "role:tenant-admin", true},
+		{"role:tenant-admin", "role:operator-auditor", false},
+		{"role:tenant-admin", "role:operator-admin", false},
+		{"role:operator-admin", "role:operator-auditor", true},
+		{"role:operator-auditor", "role:operator-admin", false},
+		{"role:key-user", "role:key-user:orders-*", true},
+		{"role:key-user:orders-*", "role:key-user", false},
+		{"role:key-user:orders-*", "role:key-user:orders-*", true},
+		{"role:key-user", "key:sign", true},
+		{"role:key-user", "key:rotate", false},
+		{"role:key-user", "key:*", false},
+		{"role:key-user", "key:manage", false},
+		{"role:key-user", "key:destroy", false},
+		{"role:key-user", "key:decrypt-legacy", false},
+		{"key:*", "role:key-user", true},
+		{"key:manage", "role:key-user", false},
+		{"key:manage", "key:enable", true},
+		{"key:sign", "role:key-user", false},
+	} {
+		if got := scopes(t, c.have).Covers(scopes(t, c.want)); got != c.covered {
+			t.Errorf("%s covers %s: %v, want %v", c.have, c.want, got, c.covered)
 		}
 	}
 }

@@ -35,12 +35,34 @@ type stage struct {
 	dueFails int // how often looking for that fails first
 	next     time.Time
 	touched  []kms.KeyUse
+
+	// What a deleted tenant has.
+	keys        int // in the list
+	credentials []*kms.Credential
+	domain      uuid.UUID
+	generation  uint32 // of its roots
+	failOnce    string
+	reached     func(step string)
+	approvals   *approvalBook
 }
+
+// The stage's periods.
+const (
+	stageRotation  = 300 * 24 * time.Hour
+	stageRetention = 30 * 24 * time.Hour
+)
 
 func (s *stage) step(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steps = append(s.steps, name)
+	if s.reached != nil {
+		s.reached(name)
+	}
+	if s.failOnce == name {
+		s.failOnce = ""
+		return errors.New("once")
+	}
 	if s.panicAt == name {
 		panic("a value with a secret in it")
 	}
@@ -49,9 +71,16 @@ func (s *stage) step(name string) error {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
+	return newStageFor(t, false)
+}
+
+// newStageFor is newStage where some acts may take two operators.
+func newStageFor(t *testing.T, twoOperators bool) *stage {
+	t.Helper()
 	tenant := &kms.Tenant{ID: uuid.NewV7(), Name: "acme", Tier: kms.TierGold, State: kms.TenantActive}
 	s := &stage{
 		fail: map[string]error{}, down: map[kms.NodeID]bool{}, nodes: []kms.NodeID{"a", "b"},
+		keys: 1, domain: uuid.NewV7(), generation: 1, approvals: &approvalBook{},
 		key: &kms.Key{ID: uuid.NewV7(), Tenant: tenant, Project: "default", Name: "orders", Spec: kms.SpecAES256,
 			Usage: kms.UsageEncryptDecrypt, Protection: kms.ProtectionHSM, State: kms.KeyEnabled, Primary: 1, Revision: 1,
 			Versions: []*kms.Version{{ID: uuid.NewV7(), Number: 1, State: kms.VersionEnabled}}},
@@ -61,6 +90,8 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	s.svc = kms.NewService(kms.Config{
+		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
+		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Clock: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) },
@@ -76,6 +107,14 @@ func (s *stage) ticket(t *testing.T, scopes ...string) *kms.Ticket {
 	}
 	return &kms.Ticket{RequestID: uuid.NewV7(), Urgency: kms.UrgencyNormal, Received: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		By: &kms.Principal{Tenant: s.key.Tenant, Project: "default", Credential: uuid.NewV7(), Scopes: parsed}}
+}
+
+// operatorTicket is a ticket of an operator with a credential of his own.
+func (s *stage) operatorTicket(t *testing.T) *kms.Ticket {
+	t.Helper()
+	ticket := s.ticket(t, "operator:admin", "tenant:admin")
+	ticket.By.Tenant = &kms.Tenant{ID: uuid.NewV7(), Name: kms.SystemTenantName, State: kms.TenantActive}
+	return ticket
 }
 
 type stageKeys struct{ *stage }
@@ -97,7 +136,7 @@ func (s stageKeys) UpdateKey(context.Context, uuid.UUID, uuid.UUID, uint64, kms.
 	return s.key, s.step("store")
 }
 func (s stageKeys) ListKeys(context.Context, uuid.UUID, string, kms.Page) ([]*kms.Key, string, error) {
-	return []*kms.Key{s.key}, "", s.step("store")
+	return slices.Repeat([]*kms.Key{s.key}, min(s.keys, 100)), "", s.step("store")
 }
 
 type stageUses struct{}
@@ -121,7 +160,11 @@ func (s stageLifecycle) DueKeys(context.Context, time.Time, int) ([]kms.DueKey, 
 	return []kms.DueKey{{Tenant: s.key.Tenant.ID, Key: s.key.ID}}, nil
 }
 func (s stageLifecycle) DestroyKey(context.Context, uuid.UUID, uuid.UUID, uint64) error {
-	return s.step("destroy key")
+	if err := s.step("destroy key"); err != nil {
+		return err
+	}
+	s.keys--
+	return nil
 }
 func (s stageLifecycle) DestroyVersion(_ context.Context, _, _ uuid.UUID, _ uint64, number uint32) (*kms.Key, error) {
 	return s.key, s.step(fmt.Sprintf("destroy version %d", number))
@@ -168,6 +211,9 @@ type stageDevice struct {
 	*stage
 }
 
+func (s stageDevice) Status() []kms.NodeStatus {
+	return []kms.NodeStatus{{ID: "cpu"}, {ID: "a", Domain: s.domain, Generation: s.generation}}
+}
 func (s stageDevice) Nodes(*kms.Work) ([]kms.NodeID, error) { return slices.Clone(s.nodes), nil }
 func (s stageDevice) CreatorNodes(uuid.UUID, kms.Spec, kms.Protection) ([]kms.NodeID, error) {
 	return slices.Clone(s.nodes), nil
@@ -505,5 +551,36 @@ func TestNoncesThatCannotBeCountedAreNotUsed(t *testing.T) {
 	s.fail["lease"] = kms.Errorf(kms.KindStoreUnavailable, "down")
 	if err := s.encrypt(t, s.ticket(t, "key:encrypt")); kms.KindOf(err) != kms.KindStoreUnavailable {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// TestJournalCarriesTheSubjectAndTheMarksOfARequest has what of a ticket must
+// reach its entry. No way of authenticating verifies a subject yet.
+func TestJournalCarriesTheSubjectAndTheMarksOfARequest(t *testing.T) {
+	s := newStage(t)
+	ticket := s.ticket(t, "key:encrypt")
+	ticket.By.Subject, ticket.DryRun = "spiffe://example.org/pay", true
+	if err := s.encrypt(t, ticket); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.entries[0]; e.Subject != "spiffe://example.org/pay" || !e.DryRun || e.Replayed {
+		t.Errorf("the journal has %+v", e)
+	}
+	if _, err := s.svc.Replay(context.Background(), s.ticket(t, "key:rotate"), kms.OpRotateKey, s.key.ID.String()); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.entries[1]; !e.Replayed || e.DryRun || e.Key != s.key.ID {
+		t.Errorf("the journal has %+v", e)
+	}
+}
+
+func TestRepetitionForADestroyedKeyFindsNone(t *testing.T) {
+	s := newStage(t)
+	ctx := context.Background()
+	if _, err := s.svc.Replay(ctx, s.ticket(t, "key:rotate"), kms.OpRotateKey, uuid.NewV7().String()); kms.KindOf(err) != kms.KindNotFound || err == nil {
+		t.Errorf("a destroyed key: %v", err)
+	}
+	if _, err := s.svc.Replay(ctx, s.ticket(t, "key:sign"), kms.OpRotateKey, s.key.ID.String()); kms.KindOf(err) != kms.KindPermissionDenied || err == nil {
+		t.Errorf("a caller who may not any more: %v", err)
 	}
 }

@@ -19,6 +19,11 @@ type Service struct {
 	lifecycle   KeyLifecycle
 	aliases     Aliases
 	idempotency Idempotency
+	approvals   Approvals
+	deletions   TenantDeletions
+
+	twoOperators bool
+	copiesLive   time.Duration // after a tenant's deletion: see Config.RootRotation
 
 	credentialUses CredentialUses
 	uses           *useBook
@@ -35,7 +40,8 @@ type Service struct {
 	clock     func() time.Time
 }
 
-// Config is what a Service needs; every field is required.
+// Config is what a Service needs; every field is required, but those that say
+// what their zero value means.
 type Config struct {
 	Keys        Keys
 	Tenants     Tenants
@@ -43,6 +49,17 @@ type Config struct {
 	Lifecycle   KeyLifecycle
 	Aliases     Aliases
 	Idempotency Idempotency
+	Approvals   Approvals
+	Deletions   TenantDeletions
+
+	// TwoOperators tells whether the operations so marked need the approval of
+	// a second operator; false: one is enough.
+	TwoOperators bool
+	// RootRotation is after how long at most a sealing root is replaced, and
+	// BackupRetention how long backups are kept after that: together, how long
+	// copies of a deleted tenant's rows can live.
+	RootRotation    time.Duration
+	BackupRetention time.Duration
 
 	CredentialUses CredentialUses
 
@@ -61,6 +78,8 @@ func NewService(c Config) *Service {
 	return &Service{
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
+		approvals: c.Approvals, deletions: c.Deletions,
+		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
@@ -97,6 +116,9 @@ type task struct {
 	replay bool
 	// allowed overrides Principal.Allowed, for acts on another tenant.
 	allowed func(t *Ticket) bool
+	// act says what two operators have to agree on; nil of it: nothing. Tasks
+	// of operations that are marked TwoOperators have it.
+	act func(ctx context.Context, t *Ticket) (*act, error)
 }
 
 // deviceStep is work for a slot: see task.nodes and task.execute.
@@ -166,6 +188,11 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 	if k.op.Info().Changes {
 		if err := s.recordIntent(ctx, t); err != nil {
 			return Wrap(KindAuditUnavailable, err, "the journal cannot record the change")
+		}
+	}
+	if k.op.Info().TwoOperators {
+		if err := s.agree(ctx, t, k); err != nil {
+			return err
 		}
 	}
 	if k.nodes != nil {
@@ -354,6 +381,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 		Node: t.Node, Cost: t.Cost, Charged: t.Settled.Charged, Settlement: t.Settled.State,
 		Wait: t.Wait, SlotTime: t.SlotTime, Total: now.Sub(t.Received),
 		Outcome: "ok", Reasons: t.Reasons, Address: t.Address, UserAgent: t.UserAgent,
+		DryRun: t.DryRun, Replayed: t.Replayed, Approval: t.Approval,
 	}
 	if by := t.By; by != nil {
 		e.Tenant, e.Project, e.Credential = by.Tenant.ID, by.Project, by.Credential

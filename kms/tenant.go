@@ -15,10 +15,15 @@ const DefaultProject = "default"
 // TenantState is the state of a tenant.
 type TenantState string
 
-// The tenant states.
+// The tenant states. The last three are those of a deleted tenant: its rows
+// are being erased; they are, but backups may hold copies; none of those can be
+// opened any more.
 const (
 	TenantActive    TenantState = "ACTIVE"
 	TenantSuspended TenantState = "SUSPENDED"
+	TenantDeleting  TenantState = "DELETING"
+	TenantDeleted   TenantState = "DELETED"
+	TenantShredded  TenantState = "SHREDDED"
 )
 
 // Tier names a set of quota parameters.
@@ -45,10 +50,25 @@ type Tenant struct {
 	// AllowSealed is the tenant's consent to SEALED protection when a
 	// request does not name a protection level.
 	AllowSealed bool
-	// Sealing is the tenant's current sealing key.
-	Sealing  SealingKey
+	// Sealing is the tenant's current sealing key; of a deleted tenant it has
+	// no material, only what tells which roots open the copies.
+	Sealing SealingKey
+	// Deletion is set of a deleted tenant.
+	Deletion *Deletion
 	Created  time.Time
 	Revision uint64 // grows by one with every change, from 1
+}
+
+// Deleted tells whether the tenant was deleted, which cannot be taken back.
+func (t *Tenant) Deleted() bool { return t.Deletion != nil }
+
+// Deletion is the record of a tenant's shredding.
+type Deletion struct {
+	Requested time.Time // when credentials stopped and the sealing key was erased
+	// Void is when every copy in a backup is void: see Config.RootRotation.
+	Void     time.Time
+	Erased   time.Time // when the last key was erased; zero: not yet
+	Shredded time.Time // when completion was noted; zero: not yet
 }
 
 // SealingKey is a tenant's AES-256 key in the form in which it is stored:

@@ -23,6 +23,9 @@ type Ticket struct {
 	Deadline        time.Time // zero: the operation's default
 	DryRun          bool
 	Replayed        bool // the answer to an earlier request with the same Idempotency-Key
+	// Approval is that of the act: the one that the caller names, or the one
+	// that this request asked for. Zero: none.
+	Approval uuid.UUID
 
 	Op        Op
 	Resource  string // id of the object acted on other than a key
@@ -81,6 +84,12 @@ type Entry struct {
 	// Count is the number of requests that an aggregated entry stands for;
 	// 0 and 1 are one.
 	Count uint32
+	// DryRun and Replayed mark requests that were only priced, or answered
+	// before: nothing was done.
+	DryRun   bool
+	Replayed bool
+	// Approval names what a second operator agreed to, or is asked to.
+	Approval uuid.UUID
 }
 
 // Phase says which part of a request an entry records.

@@ -134,8 +134,15 @@ func testReach(t *testing.T, here, there *keystore.Store, rounds int, bound time
 			_, err := here.UpdateTenant(ctx, tenant, 1, kms.TenantChange{State: &suspended})
 			return err
 		}, func() bool { return lookup(first.Name).Tenant.State == suspended })
+		seen("the tenant is deleted", func() error {
+			_, err := here.DeleteTenant(ctx, tenant, 2, now, now)
+			return err
+		}, func() bool {
+			found, err := there.Tenant(ctx, tenant)
+			return err == nil && found.Deleted() && found.Sealing.Wrapped == nil
+		})
 	}
-	t.Logf("the slowest of %d changes took %s", 6*rounds, slowest.Round(time.Microsecond))
+	t.Logf("the slowest of %d changes took %s", 7*rounds, slowest.Round(time.Microsecond))
 	if slowest > bound {
 		t.Errorf("a change took %s, want at most %s", slowest, bound)
 	}

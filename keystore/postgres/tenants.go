@@ -10,16 +10,18 @@ import (
 
 const (
 	tenantColumns = `id, name, tier, state, allow_sealed, sealing_id, sealing_domain, sealing_generation,
-		sealing_wrapped, created, revision, mac, mac_version`
+		sealing_wrapped, created, revision, deleted_at, void_at, erased_at, shredded_at, mac, mac_version`
 
 	selectTenant   = `SELECT ` + tenantColumns + ` FROM tenants WHERE id = $1`
 	selectTenantID = `SELECT tenant_of_name($1)`
 	listTenants    = `SELECT ` + tenantColumns + ` FROM tenants_after($1, $2) ORDER BY name`
 	insertTenant   = `INSERT INTO tenants (` + tenantColumns + `)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NULL, NULL, NULL, NULL, $12, $13)`
 	updateTenant = `UPDATE tenants SET tier = $3, state = $4, allow_sealed = $5, sealing_id = $6, sealing_domain = $7,
-		sealing_generation = $8, sealing_wrapped = $9, revision = $10, mac = $11, mac_version = $12
+		sealing_generation = $8, sealing_wrapped = $9, revision = $10, mac = $11, mac_version = $12, deleted_at = $13,
+		void_at = $14, erased_at = $15, shredded_at = $16
 		WHERE id = $1 AND revision = $2`
+	selectDueDeletions = `SELECT due_deletions($1, $2, $3)`
 
 	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = $1 AND name = $2`
 	listProjects  = `SELECT name, created, mac, mac_version FROM projects
@@ -55,6 +57,7 @@ func (db *DB) ListTenants(ctx context.Context, p keystore.ListTenantsParams) (al
 func tenantTargets(r *keystore.TenantRow) []any {
 	return []any{idColumn{&r.ID}, &r.Name, &r.Tier, &r.State, boolColumn{&r.AllowSealed}, idColumn{&r.SealingID},
 		idColumn{&r.SealingDomain}, &r.SealingGeneration, &r.SealingWrapped, timeColumn{&r.Created}, &r.Revision,
+		timeColumn{&r.Deleted}, timeColumn{&r.Void}, timeColumn{&r.Erased}, timeColumn{&r.Shredded},
 		&r.Code.MAC, &r.Code.Version}
 }
 
@@ -78,8 +81,20 @@ func (db *DB) UpdateTenant(ctx context.Context, p keystore.UpdateTenantParams) e
 	return db.write(ctx, t.ID, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, updateTenant, id(t.ID), t.Revision-1, t.Tier, t.State, t.AllowSealed,
 			id(t.SealingID), id(t.SealingDomain), t.SealingGeneration, t.SealingWrapped, t.Revision,
-			t.Code.MAC, codeVersion(t.Code))
+			t.Code.MAC, codeVersion(t.Code), maybeMoment(t.Deleted), maybeMoment(t.Void), maybeMoment(t.Erased),
+			maybeMoment(t.Shredded))
 	})
+}
+
+// DueDeletions implements keystore.TenantDriver.
+func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (due []keystore.Bytes, err error) {
+	err = db.list(ctx, everybody, func(rows pgx.Rows) error {
+		var found keystore.Bytes
+		err := rows.Scan(idColumn{&found})
+		due = append(due, found)
+		return err
+	}, selectDueDeletions, moment(p.Now), id(p.After), p.Limit)
+	return due, err
 }
 
 func projectTargets(r *keystore.ProjectRow) []any {

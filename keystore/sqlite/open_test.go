@@ -189,6 +189,7 @@ var statementsWithoutTenant = map[string]string{
 	"selectRowAuthentication":           "the database's own",
 	"sealRowAuthentication":             "the database's own",
 	"selectDueKeys":                     "the keeper acts for all tenants",
+	"selectDueDeletions":                "the keeper acts for all tenants",
 	"selectApproval":                    "operators'",
 	"listApprovals":                     "operators'",
 	"updateApproval":                    "operators'",

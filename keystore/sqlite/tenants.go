@@ -11,15 +11,18 @@ import (
 // they would sort behind all text for ever.
 const (
 	tenantColumns = `id, name, tier, state, allow_sealed, sealing_id, sealing_domain, sealing_generation,
-		sealing_wrapped, created, revision, mac, mac_version`
+		sealing_wrapped, created, revision, deleted_at, void_at, erased_at, shredded_at, mac, mac_version`
 
 	selectTenant   = `SELECT ` + tenantColumns + ` FROM tenants WHERE id = ?`
 	selectTenantID = `SELECT id FROM tenants WHERE name = ?`
 	listTenants    = `SELECT ` + tenantColumns + ` FROM tenants
 		WHERE name > ? AND typeof(name) = 'text' ORDER BY name LIMIT ?`
-	insertTenant = `INSERT INTO tenants (` + tenantColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertTenant = `INSERT INTO tenants (` + tenantColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, NULL, NULL, ?, ?)`
 	updateTenant = `UPDATE tenants SET tier = ?, state = ?, allow_sealed = ?, sealing_id = ?, sealing_domain = ?,
-		sealing_generation = ?, sealing_wrapped = ?, revision = ?, mac = ?, mac_version = ? WHERE id = ? AND revision = ?`
+		sealing_generation = ?, sealing_wrapped = ?, revision = ?, deleted_at = ?, void_at = ?, erased_at = ?,
+		shredded_at = ?, mac = ?, mac_version = ? WHERE id = ? AND revision = ?`
+	selectDueDeletions = `SELECT id FROM tenants
+		WHERE state IN ('DELETING', 'DELETED') AND (state = 'DELETING' OR void_at <= ?) AND id > ? ORDER BY id LIMIT ?`
 
 	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = ? AND name = ?`
 	listProjects  = `SELECT name, created, mac, mac_version FROM projects
@@ -52,7 +55,8 @@ func (db *DB) ListTenants(ctx context.Context, p keystore.ListTenantsParams) (al
 
 func tenantTargets(r *keystore.TenantRow) []any {
 	return []any{&r.ID, &r.Name, &r.Tier, &r.State, &r.AllowSealed, &r.SealingID, &r.SealingDomain,
-		&r.SealingGeneration, &r.SealingWrapped, &r.Created, &r.Revision, &r.Code.MAC, &r.Code.Version}
+		&r.SealingGeneration, &r.SealingWrapped, &r.Created, &r.Revision, &r.Deleted, &r.Void, &r.Erased, &r.Shredded,
+		&r.Code.MAC, &r.Code.Version}
 }
 
 // InsertTenant implements keystore.TenantDriver.
@@ -73,9 +77,20 @@ func (db *DB) UpdateTenant(ctx context.Context, p keystore.UpdateTenantParams) e
 	t := &p.Tenant
 	return db.write(ctx, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, updateTenant, t.Tier, t.State, t.AllowSealed, t.SealingID[:],
-			t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Revision, t.Code.MAC, codeVersion(t.Code), t.ID[:],
-			t.Revision-1)
+			t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Revision, t.Deleted, t.Void, t.Erased, t.Shredded,
+			t.Code.MAC, codeVersion(t.Code), t.ID[:], t.Revision-1)
 	})
+}
+
+// DueDeletions implements keystore.TenantDriver.
+func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (due []keystore.Bytes, err error) {
+	err = db.list(ctx, func(rows *sql.Rows) error {
+		var id keystore.Bytes
+		err := rows.Scan(&id)
+		due = append(due, id)
+		return err
+	}, selectDueDeletions, p.Now, p.After[:], p.Limit)
+	return due, err
 }
 
 // Project implements keystore.TenantDriver.

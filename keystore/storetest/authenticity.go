@@ -133,6 +133,8 @@ var swaps = []struct {
 }{
 	{"tenant", "tenant", []string{"tier", "state", "allow_sealed", "sealing_id", "sealing_domain", "sealing_generation",
 		"sealing_wrapped", "created", "revision", "mac", "mac_version"}},
+	{"deleted", "deleted", []string{"tier", "state", "sealing_id", "sealing_domain", "deleted_at", "void_at", "erased_at", "shredded_at",
+		"revision", "mac", "mac_version"}},
 	{"project", "project", []string{"created", "mac", "mac_version"}},
 	{"key", "key", keySwap},
 	{"key", "pending", keySwap},

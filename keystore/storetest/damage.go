@@ -35,6 +35,8 @@ var damages = []struct {
 		"allow_sealed": {null, int64(2), wrong}, "sealing_id": {null, []byte{}, wrong}, "sealing_domain": {null, []byte{1}},
 		"sealing_generation": {null, zero, huge, wrong}, "sealing_wrapped": {null, []byte{}, unknown},
 		"created": {null, unknown, wrong}, "revision": {null, zero, wrong},
+		"deleted_at": {int64(1), unknown, wrong}, "void_at": {int64(1), unknown, wrong},
+		"erased_at": {int64(1), unknown, wrong}, "shredded_at": {int64(1), unknown, wrong},
 	}},
 	{keystore.ObjectKey, "keys", map[string][]any{
 		"project": {null, blank, wrong}, "name": {null, blank, "a b", wrong}, "spec": {null, blank, unknown, wrong},

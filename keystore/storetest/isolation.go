@@ -125,6 +125,9 @@ var withoutTenant = map[string]string{
 	"CreateTenant":                "operators only",
 	"UpdateTenant":                "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListTenants":                 "operators only",
+	"DeleteTenant":                "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
+	"AdvanceDeletion":             "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
+	"DueDeletions":                "the service's own keeper acts for all tenants",
 	"CreateProject":               "a new name in the own tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListProjects":                "ListsHoldTheTenantsOwnObjects",
 	"ListKeys":                    "ListsHoldTheTenantsOwnObjects",
@@ -240,12 +243,17 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 	calls := map[string]func() error{
 		"Tenant":       func() error { _, err := e.Tenant(ctx, missing.ID); return err },
 		"UpdateTenant": func() error { _, err := e.UpdateTenant(ctx, missing.ID, 1, kms.TenantChange{}); return err },
-		"Lookup":       func() error { _, err := e.Lookup(ctx, missing.ID, "any"); return err },
-		"CreateKey":    func() error { return e.CreateKey(ctx, sampleKey(missing, "any")) },
-		"AddVersion":   func() error { _, err := e.AddVersion(ctx, missing.ID, uuid.NewV7(), 1, sampleVersion(2)); return err },
-		"UpdateKey":    func() error { _, err := e.UpdateKey(ctx, missing.ID, uuid.NewV7(), 1, kms.KeyChange{}); return err },
-		"ListAliases":  func() error { _, _, err := e.ListAliases(ctx, missing.ID, page); return err },
-		"ListKeys":     func() error { _, _, err := e.ListKeys(ctx, missing.ID, "", page); return err },
+		"DeleteTenant": func() error { _, err := e.DeleteTenant(ctx, missing.ID, 1, start, start); return err },
+		"AdvanceDeletion": func() error {
+			_, err := e.AdvanceDeletion(ctx, missing.ID, 1, kms.TenantDeleted, start)
+			return err
+		},
+		"Lookup":      func() error { _, err := e.Lookup(ctx, missing.ID, "any"); return err },
+		"CreateKey":   func() error { return e.CreateKey(ctx, sampleKey(missing, "any")) },
+		"AddVersion":  func() error { _, err := e.AddVersion(ctx, missing.ID, uuid.NewV7(), 1, sampleVersion(2)); return err },
+		"UpdateKey":   func() error { _, err := e.UpdateKey(ctx, missing.ID, uuid.NewV7(), 1, kms.KeyChange{}); return err },
+		"ListAliases": func() error { _, _, err := e.ListAliases(ctx, missing.ID, page); return err },
+		"ListKeys":    func() error { _, _, err := e.ListKeys(ctx, missing.ID, "", page); return err },
 		"CreateProject": func() error {
 			return e.CreateProject(ctx, &kms.Project{Tenant: missing.ID, Name: "any", Created: start})
 		},

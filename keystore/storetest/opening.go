@@ -51,6 +51,18 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, err := e.UpdateTenant(ctx, unopenedID, 1, kms.TenantChange{})
 		return err
 	},
+	"DeleteTenant": func(ctx context.Context, e *env) error {
+		_, err := e.DeleteTenant(ctx, unopenedID, 1, start, start)
+		return err
+	},
+	"AdvanceDeletion": func(ctx context.Context, e *env) error {
+		_, err := e.AdvanceDeletion(ctx, unopenedID, 1, kms.TenantDeleted, start)
+		return err
+	},
+	"DueDeletions": func(ctx context.Context, e *env) error {
+		_, err := e.DueDeletions(ctx, start, unopenedID, 1)
+		return err
+	},
 	"ListTenants": func(ctx context.Context, e *env) error {
 		_, _, err := e.ListTenants(ctx, kms.Page{Size: 1})
 		return err

@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		run  func(*testing.T, func(*testing.T) keystore.Driver)
 	}{
 		{"Tenants", testTenants},
+		{"Deletion", testDeletion},
 		{"Keys", testKeys},
 		{"Lifecycle", testLifecycle},
 		{"Aliases", testAliases},

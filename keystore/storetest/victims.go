@@ -18,6 +18,7 @@ type scene struct {
 	key, pending        *kms.Key
 	credential, revoked *kms.Credential
 	approval            *kms.Approval
+	deleted             *kms.Tenant
 	prefix              string
 }
 
@@ -77,6 +78,9 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	must(err)
 
 	s.approval = e.approval(t)
+	s.deleted = e.deleted(t, prefix+"-deleted")
+	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
+	must(err)
 	return s
 }
 
@@ -130,6 +134,10 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.Tenant(ctx, tenant)
 			return err
 		}, []string{"key", "pending", "version", "name"}},
+		"deleted": {"tenants", "id", s.deleted.ID[:], func(ctx context.Context, e *env) error {
+			_, err := e.Tenant(ctx, s.deleted.ID)
+			return err
+		}, nil},
 		"project": {"projects", "name", s.prefix + sceneProject, func(ctx context.Context, e *env) error {
 			_, err := e.Project(ctx, tenant, s.prefix+sceneProject)
 			return err
@@ -277,6 +285,11 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("tenant", map[string]any{
 		"tier": "platinum", "state": "SUSPENDED", "allow_sealed": int64(1), "sealing_id": id[:], "sealing_domain": id[:],
 		"sealing_generation": int64(2), "sealing_wrapped": []byte("another key"), "created": micro(time.Second), "revision": int64(2)})...)
+	list = append(list, text("deleted", map[string]any{
+		"state": "DELETING", "sealing_id": id[:], "sealing_domain": id[:], "sealing_generation": int64(2),
+		"sealing_wrapped": []byte("a key put back"), "deleted_at": micro(time.Second), "void_at": micro(time.Hour),
+		"erased_at": micro(time.Second), "shredded_at": micro(time.Hour)})...)
+	list = append(list, tampering{victim: "deleted", column: "shredded_at", value: micro(time.Hour), also: map[string]any{"state": "SHREDDED"}})
 	list = append(list, text("project", map[string]any{"created": micro(time.Second)})...)
 	list = append(list, text("key", map[string]any{
 		"project": kms.DefaultProject, "name": "renamed-key", "spec": string(kms.SpecRSA3072),
