@@ -8,9 +8,14 @@ import (
 )
 
 // handleCache keeps the handles of loaded keys of one node. A handle is
-// loaded once however many ask for it, is not destroyed while a call uses it,
-// and is never used in another epoch than its own. It is safe for concurrent
-// use; the shards share no lock.
+// loaded once however many ask for it and is not destroyed while a call uses
+// it. The cache ends with its node, so that no handle outlives its epoch.
+//
+// When it is full, the tenant with the most keys in it gives way: one who
+// cycles through more keys than fit evicts his own, and who has no more than
+// an equal share loses none to others.
+//
+// It is safe for concurrent use; the shards share no lock.
 type handleCache struct {
 	unload func(Handle) error
 	clock  func() time.Time
@@ -29,17 +34,19 @@ const (
 type cacheShard struct {
 	mu      sync.Mutex
 	entries map[uuid.UUID]*cacheEntry
-	lru     list.List // of the *cacheEntry in entries, the longest unused in front
-	max     int
-	hits    uint64
-	misses  uint64
+	// holdings are the entries by tenant: lists of *cacheEntry, the longest
+	// unused in front.
+	holdings map[uuid.UUID]*list.List
+	max      int
+	hits     uint64
+	misses   uint64
 }
 
 // cacheEntry is one loaded or loading key. Fields below the line are guarded
 // by its shard's mutex.
 type cacheEntry struct {
 	id     uuid.UUID
-	epoch  uint64
+	tenant uuid.UUID
 	loaded chan struct{} // closed when handle or err is set
 
 	handle   Handle
@@ -53,8 +60,8 @@ type cacheEntry struct {
 func newHandleCache(max int, unload func(Handle) error, clock func() time.Time) *handleCache {
 	c := &handleCache{unload: unload, clock: clock}
 	for i := range c.shards {
-		c.shards[i] = cacheShard{entries: map[uuid.UUID]*cacheEntry{}, max: (max + cacheShards - 1) / cacheShards}
-		c.shards[i].lru.Init()
+		c.shards[i] = cacheShard{entries: map[uuid.UUID]*cacheEntry{}, holdings: map[uuid.UUID]*list.List{},
+			max: (max + cacheShards - 1) / cacheShards}
 	}
 	return c
 }
@@ -64,18 +71,13 @@ func (c *handleCache) shard(id uuid.UUID) *cacheShard {
 	return &c.shards[id[15]%cacheShards]
 }
 
-// acquire returns the entry of id in the epoch, loading it when it is not
+// acquire returns the entry of a tenant's key, loading it when it is not
 // there; cold tells whether this call waited for a load. The caller must
 // release the entry.
-func (c *handleCache) acquire(id uuid.UUID, epoch uint64, load func() (Handle, error)) (e *cacheEntry, cold bool, err error) {
+func (c *handleCache) acquire(tenant, id uuid.UUID, load func() (Handle, error)) (e *cacheEntry, cold bool, err error) {
 	s := c.shard(id)
 	s.mu.Lock()
-	e = s.entries[id]
-	if e != nil && e.epoch != epoch {
-		s.dropLocked(e) // its handle died with its epoch: nothing to unload
-		e = nil
-	}
-	if e != nil {
+	if e = s.entries[id]; e != nil {
 		s.hits++
 		e.refs++
 		s.mu.Unlock()
@@ -92,10 +94,13 @@ func (c *handleCache) acquire(id uuid.UUID, epoch uint64, load func() (Handle, e
 		return e, cold, nil
 	}
 	s.misses++
-	e = &cacheEntry{id: id, epoch: epoch, loaded: make(chan struct{}), refs: 1}
+	e = &cacheEntry{id: id, tenant: tenant, loaded: make(chan struct{}), refs: 1}
 	s.entries[id] = e
-	e.lru = s.lru.PushBack(e)
-	victims := s.trimLocked()
+	if s.holdings[tenant] == nil {
+		s.holdings[tenant] = list.New()
+	}
+	e.lru = s.holdings[tenant].PushBack(e)
+	victims := s.trimLocked(tenant)
 	s.mu.Unlock()
 	c.destroy(victims)
 
@@ -132,7 +137,7 @@ func (c *handleCache) release(e *cacheEntry) {
 	e.lastUsed = c.clock()
 	destroy := e.dropped && e.refs == 0 && e.err == nil
 	if !e.dropped {
-		s.lru.MoveToBack(e.lru)
+		s.holdings[e.tenant].MoveToBack(e.lru)
 	}
 	s.mu.Unlock()
 	if destroy {
@@ -157,23 +162,57 @@ func (s *cacheShard) dropLocked(e *cacheEntry) {
 	if s.entries[e.id] == e {
 		delete(s.entries, e.id)
 	}
-	s.lru.Remove(e.lru)
+	holding := s.holdings[e.tenant]
+	holding.Remove(e.lru)
+	if holding.Len() == 0 {
+		delete(s.holdings, e.tenant)
+	}
 }
 
-// trimLocked takes the longest unused entries out until the shard is within
-// its bound. Entries in use are passed over: the bound gives way to
-// correctness by at most the number of slots.
-func (s *cacheShard) trimLocked() []*cacheEntry {
+// trimLocked takes entries out, for a tenant who has just got one, until the
+// shard is within its bound. Entries in use are passed over: the bound gives
+// way to correctness by at most the number of slots.
+func (s *cacheShard) trimLocked(tenant uuid.UUID) []*cacheEntry {
 	var victims []*cacheEntry
-	for front := s.lru.Front(); front != nil && len(s.entries) > s.max; {
-		e := front.Value.(*cacheEntry)
-		front = front.Next()
-		if e.refs == 0 {
-			s.dropLocked(e)
-			victims = append(victims, e)
+	for len(s.entries) > s.max {
+		victim := s.unused(s.holdings[tenant])
+		if victim == nil || s.holdings[tenant].Len()*len(s.holdings) < len(s.entries) {
+			// He has less than an equal share, so somebody has more.
+			victim = s.unusedOfLargest(victim)
 		}
+		if victim == nil {
+			break
+		}
+		s.dropLocked(victim)
+		victims = append(victims, victim)
 	}
 	return victims
+}
+
+// unused returns the longest unused entry of a holding that nobody uses now,
+// nil when there is none.
+func (s *cacheShard) unused(holding *list.List) *cacheEntry {
+	for front := holding.Front(); front != nil; front = front.Next() {
+		if e := front.Value.(*cacheEntry); e.refs == 0 {
+			return e
+		}
+	}
+	return nil
+}
+
+// unusedOfLargest returns the longest unused entry of the largest holding that
+// has one, otherwise the given one. It looks at every tenant of the shard,
+// which is little beside the load that made it necessary.
+func (s *cacheShard) unusedOfLargest(otherwise *cacheEntry) *cacheEntry {
+	victim, size := otherwise, 0
+	for _, holding := range s.holdings {
+		if holding.Len() > size {
+			if e := s.unused(holding); e != nil {
+				victim, size = e, holding.Len()
+			}
+		}
+	}
+	return victim
 }
 
 func (c *handleCache) destroy(entries []*cacheEntry) {
@@ -189,17 +228,19 @@ func (c *handleCache) sweep(unusedSince time.Time) {
 		s := &c.shards[i]
 		var victims []*cacheEntry
 		s.mu.Lock()
-		for front := s.lru.Front(); front != nil; {
-			e := front.Value.(*cacheEntry)
-			front = front.Next()
-			if e.refs > 0 {
-				continue
+		for _, holding := range s.holdings {
+			for front := holding.Front(); front != nil; {
+				e := front.Value.(*cacheEntry)
+				front = front.Next()
+				if e.refs > 0 {
+					continue
+				}
+				if !e.lastUsed.Before(unusedSince) {
+					break
+				}
+				s.dropLocked(e)
+				victims = append(victims, e)
 			}
-			if !e.lastUsed.Before(unusedSince) {
-				break
-			}
-			s.dropLocked(e)
-			victims = append(victims, e)
 		}
 		s.mu.Unlock()
 		c.destroy(victims)

@@ -20,6 +20,9 @@ type cacheBench struct {
 	unloaded int
 }
 
+// tenant has the keys of tests in which it does not matter whose they are.
+var tenant = uuid.New()
+
 func newCacheBench(max int) *cacheBench {
 	b := &cacheBench{live: map[Handle]uuid.UUID{}}
 	b.handleCache = newHandleCache(max, func(h Handle) error {
@@ -60,7 +63,7 @@ func TestKeyIsLoadedOnceHoweverManyAsk(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
-				e, cold, err := b.acquire(id, 1, func() (Handle, error) {
+				e, cold, err := b.acquire(tenant, id, func() (Handle, error) {
 					loads.Add(1)
 					time.Sleep(time.Second) // virtual: all others are waiting by now
 					return b.load(id)()
@@ -77,7 +80,7 @@ func TestKeyIsLoadedOnceHoweverManyAsk(t *testing.T) {
 		if loads.Load() != 1 {
 			t.Errorf("%d loads", loads.Load())
 		}
-		if _, cold, _ := b.acquire(id, 1, b.load(id)); cold {
+		if _, cold, _ := b.acquire(tenant, id, b.load(id)); cold {
 			t.Error("a loaded key is cold")
 		}
 	})
@@ -86,13 +89,13 @@ func TestKeyIsLoadedOnceHoweverManyAsk(t *testing.T) {
 func TestHandleInUseIsNotDestroyed(t *testing.T) {
 	b := newCacheBench(cacheShards) // one entry a shard
 	inUse := uuid.New()
-	e, _, err := b.acquire(inUse, 1, b.load(inUse))
+	e, _, err := b.acquire(tenant, inUse, b.load(inUse))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 1000 {
 		id := uuid.New()
-		other, _, err := b.acquire(id, 1, b.load(id))
+		other, _, err := b.acquire(tenant, id, b.load(id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,23 +114,6 @@ func TestHandleInUseIsNotDestroyed(t *testing.T) {
 	}
 }
 
-func TestHandleOfAnOldEpochIsNeverUsed(t *testing.T) {
-	b := newCacheBench(100)
-	id := uuid.New()
-	old, _, err := b.acquire(id, 1, b.load(id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.release(old)
-	fresh, cold, err := b.acquire(id, 2, b.load(id))
-	if err != nil || !cold || fresh.handle == old.handle {
-		t.Errorf("cold = %v, handle %d after %d, error = %v", cold, fresh.handle, old.handle, err)
-	}
-	if b.unloaded != 0 {
-		t.Error("a handle of the old epoch was destroyed: its number may belong to another key now")
-	}
-}
-
 func TestFailedLoadIsToldToAllAndTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newCacheBench(100)
@@ -137,7 +123,7 @@ func TestFailedLoadIsToldToAllAndTriedAgain(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
-				_, _, err := b.acquire(id, 1, func() (Handle, error) {
+				_, _, err := b.acquire(tenant, id, func() (Handle, error) {
 					time.Sleep(time.Second)
 					return 0, broken
 				})
@@ -150,7 +136,7 @@ func TestFailedLoadIsToldToAllAndTriedAgain(t *testing.T) {
 		if failures.Load() != 10 {
 			t.Errorf("%d of 10 were told", failures.Load())
 		}
-		if _, _, err := b.acquire(id, 1, b.load(id)); err != nil {
+		if _, _, err := b.acquire(tenant, id, b.load(id)); err != nil {
 			t.Errorf("error = %v after the token recovered", err)
 		}
 	})
@@ -159,10 +145,10 @@ func TestFailedLoadIsToldToAllAndTriedAgain(t *testing.T) {
 func TestPanicInALoadFailsIt(t *testing.T) {
 	b := newCacheBench(100)
 	id := uuid.New()
-	if _, _, err := b.acquire(id, 1, func() (Handle, error) { panic("x") }); err == nil {
+	if _, _, err := b.acquire(tenant, id, func() (Handle, error) { panic("x") }); err == nil {
 		t.Error("no error")
 	}
-	if _, _, err := b.acquire(id, 1, b.load(id)); err != nil {
+	if _, _, err := b.acquire(tenant, id, b.load(id)); err != nil {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -172,7 +158,7 @@ func TestCacheKeepsItsBound(t *testing.T) {
 	b := newCacheBench(max)
 	for range 10_000 {
 		id := uuid.New()
-		e, _, err := b.acquire(id, 1, b.load(id))
+		e, _, err := b.acquire(tenant, id, b.load(id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,34 +173,87 @@ func TestCacheKeepsItsBound(t *testing.T) {
 	}
 }
 
+// A tenant who cycles through more keys than fit costs the others nothing.
+func TestATenantWhoCyclesKeysEvictsOnlyHisOwn(t *testing.T) {
+	const max, others, keysEach = 64 * cacheShards, 20, 20
+	b := newCacheBench(max)
+	use := func(tenant, id uuid.UUID) (cold bool) {
+		e, cold, err := b.acquire(tenant, id, b.load(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.release(e)
+		return cold
+	}
+	keys := map[uuid.UUID][]uuid.UUID{}
+	for range others {
+		tenant := uuid.New()
+		for range keysEach {
+			id := uuid.New()
+			use(tenant, id)
+			keys[tenant] = append(keys[tenant], id)
+		}
+	}
+	greedy := make([]uuid.UUID, 10_000)
+	for i := range greedy {
+		greedy[i] = uuid.New()
+	}
+	for range 2 {
+		for _, id := range greedy {
+			use(tenant, id)
+		}
+	}
+	for tenant, ids := range keys {
+		for _, id := range ids {
+			if use(tenant, id) {
+				t.Fatal("another tenant's key was evicted")
+			}
+		}
+	}
+	// And who comes late gets his share, here a key a shard, from whoever has
+	// most.
+	late := uuid.New()
+	ids := make([]uuid.UUID, cacheShards)
+	for i := range ids {
+		ids[i] = uuid.New()
+		ids[i][15] = byte(i)
+		use(late, ids[i])
+	}
+	for _, id := range ids {
+		if use(late, id) {
+			t.Error("a key of the tenant who came late was evicted")
+		}
+	}
+}
+
 func TestUnusedKeysAreSweptAndUsedOnesStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newCacheBench(100)
 		old, used := uuid.New(), uuid.New()
 		for _, id := range []uuid.UUID{old, used} {
-			e, _, err := b.acquire(id, 1, b.load(id))
+			e, _, err := b.acquire(tenant, id, b.load(id))
 			if err != nil {
 				t.Fatal(err)
 			}
 			b.release(e)
 		}
 		time.Sleep(time.Minute)
-		e, _, err := b.acquire(used, 1, b.load(used))
+		e, _, err := b.acquire(tenant, used, b.load(used))
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.release(e)
 		b.sweep(time.Now().Add(-30 * time.Second))
-		if _, cold, _ := b.acquire(used, 1, b.load(used)); cold {
+		if _, cold, _ := b.acquire(tenant, used, b.load(used)); cold {
 			t.Error("the used key was swept")
 		}
-		if _, cold, _ := b.acquire(old, 1, b.load(old)); !cold {
+		if _, cold, _ := b.acquire(tenant, old, b.load(old)); !cold {
 			t.Error("the unused key is still there")
 		}
 	})
 }
 
-// Users, evictions, drops and new epochs at random: a handle that somebody
+// Users, evictions and drops at random: a handle that somebody
 // holds is always live and always that of his key.
 func TestCacheNeverMixesKeysUnderLoad(t *testing.T) {
 	b := newCacheBench(32)
@@ -222,15 +261,13 @@ func TestCacheNeverMixesKeysUnderLoad(t *testing.T) {
 	for i := range ids {
 		ids[i] = uuid.New()
 	}
-	var epoch atomic.Uint64
-	epoch.Store(1)
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(w), 1))
 			for range 5000 {
 				id := ids[r.IntN(len(ids))]
-				e, _, err := b.acquire(id, epoch.Load(), b.load(id))
+				e, _, err := b.acquire(tenant, id, b.load(id))
 				if err != nil {
 					t.Error(err)
 					return
@@ -238,11 +275,8 @@ func TestCacheNeverMixesKeysUnderLoad(t *testing.T) {
 				if !b.isLive(e.handle, id) {
 					t.Errorf("handle %d is not that of its key", e.handle)
 				}
-				switch r.IntN(100) {
-				case 0:
+				if r.IntN(100) == 0 {
 					b.drop(e)
-				case 1:
-					epoch.Add(1)
 				}
 				b.release(e)
 			}

@@ -392,7 +392,7 @@ func needsHandle(w *kms.Work) bool {
 func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 	var err error
 	for range 2 {
-		entry, cold, lerr := n.cache.acquire(w.Version.ID, n.epoch, func() (Handle, error) {
+		entry, cold, lerr := n.cache.acquire(w.Key.Tenant.ID, w.Version.ID, func() (Handle, error) {
 			return d.loadVersion(n, w.Key, w.Version)
 		})
 		w.ColdLoad = w.ColdLoad || cold

@@ -45,7 +45,7 @@ func wrapBlob(err error) error {
 
 // sealingHandle loads a tenant's sealing key on a node.
 func (d *Device) sealingHandle(n *node, k kms.SealingKey) (*cacheEntry, error) {
-	entry, _, err := n.cache.acquire(k.ID, n.epoch, func() (h Handle, err error) {
+	entry, _, err := n.cache.acquire(k.Tenant, k.ID, func() (h Handle, err error) {
 		err = n.load(nil, func() (err error) {
 			h, err = n.token.LoadSealingKey(k.Wrapped)
 			return err
