@@ -128,6 +128,9 @@ func (c *call) travel() (body *buffer, err error) {
 	if c.query, err = readQuery(c.request.URL, c.route.Query); err != nil {
 		return nil, err
 	}
+	if err := c.readApproval(); err != nil {
+		return nil, err
+	}
 	c.ticket.DryRun = c.query[dryRunParameter.Name] == "true"
 	return c.route.serve(c)
 }
@@ -296,5 +299,8 @@ func (s *Server) describeCharge(x *exchange) {
 // appendDuration appends a metric of Server-Timing: milliseconds.
 func appendDuration(b []byte, metric string, d time.Duration) []byte {
 	b = append(b, metric...)
-	return strconv.AppendFloat(b, float64(d.Microseconds())/1000, 'f', 3, 64)
+	µs := max(d.Microseconds(), 0)
+	b = strconv.AppendInt(b, µs/1000, 10)
+	thousandths := µs % 1000
+	return append(b, '.', byte('0'+thousandths/100), byte('0'+thousandths/10%10), byte('0'+thousandths%10))
 }

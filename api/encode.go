@@ -79,12 +79,27 @@ func (w *writer) bytes(name string, v []byte) {
 func (w *writer) text(name, v string) {
 	w.name(name)
 	w.b.reserve(len(v) + scalarRoom)
+	if plainText(v) {
+		w.b.bytes = append(append(append(w.b.bytes, '"'), v...), '"')
+		return
+	}
 	quoted, err := jsontext.AppendQuote(w.b.bytes, v)
 	if err != nil {
 		// Only names from the tables of kms come here.
 		panic(err)
 	}
 	w.b.bytes = quoted
+}
+
+// plainText tells whether a string needs no escape: names and ids, which
+// nearly all are, are written as they stand.
+func plainText(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *writer) number(name string, v uint32) {

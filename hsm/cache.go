@@ -45,9 +45,10 @@ type cacheShard struct {
 // cacheEntry is one loaded or loading key. Fields below the line are guarded
 // by its shard's mutex.
 type cacheEntry struct {
-	id     uuid.UUID
-	tenant uuid.UUID
-	loaded chan struct{} // closed when handle or err is set
+	id      uuid.UUID
+	tenant  uuid.UUID
+	holding *list.List    // of the tenant; holds lru
+	loaded  chan struct{} // closed when handle or err is set
 
 	handle   Handle
 	err      error
@@ -96,10 +97,12 @@ func (c *handleCache) acquire(tenant, id uuid.UUID, load func() (Handle, error))
 	s.misses++
 	e = &cacheEntry{id: id, tenant: tenant, loaded: make(chan struct{}), refs: 1}
 	s.entries[id] = e
-	if s.holdings[tenant] == nil {
-		s.holdings[tenant] = list.New()
+	e.holding = s.holdings[tenant]
+	if e.holding == nil {
+		e.holding = list.New()
+		s.holdings[tenant] = e.holding
 	}
-	e.lru = s.holdings[tenant].PushBack(e)
+	e.lru = e.holding.PushBack(e)
 	victims := s.trimLocked(tenant)
 	s.mu.Unlock()
 	c.destroy(victims)
@@ -137,7 +140,7 @@ func (c *handleCache) release(e *cacheEntry) {
 	e.lastUsed = c.clock()
 	destroy := e.dropped && e.refs == 0 && e.err == nil
 	if !e.dropped {
-		s.holdings[e.tenant].MoveToBack(e.lru)
+		e.holding.MoveToBack(e.lru)
 	}
 	s.mu.Unlock()
 	if destroy {
@@ -162,9 +165,8 @@ func (s *cacheShard) dropLocked(e *cacheEntry) {
 	if s.entries[e.id] == e {
 		delete(s.entries, e.id)
 	}
-	holding := s.holdings[e.tenant]
-	holding.Remove(e.lru)
-	if holding.Len() == 0 {
+	e.holding.Remove(e.lru)
+	if e.holding.Len() == 0 {
 		delete(s.holdings, e.tenant)
 	}
 }
