@@ -63,7 +63,7 @@ func (w *world) operations() map[string]func() request {
 // something what it would do: no HSM is asked, nothing is announced in the
 // journal, nothing is charged, and the answer holds nothing but the price.
 func TestDryRunPricesAndDoesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOfOne(t)
 	doable := w.doable()
 	maps.Copy(doable, w.operations())
 	tried := 0

@@ -29,6 +29,7 @@ type memory struct {
 	credentials map[uuid.UUID]*kms.Credential
 	secrets     []kms.SystemSecret
 	entries     []kms.Entry
+	approvals   []*kms.Approval
 
 	// Faults. They are set while no request runs.
 	quotaFault   error

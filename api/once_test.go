@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/kms"
@@ -36,6 +38,12 @@ func (w *world) doable() map[string]func() request {
 	}
 	post := func(path, body string) request { return request{"POST", path, w.acme.token, body} }
 	asOperator := func(method, path, body string) request { return request{method, path, w.operator, body} }
+	suspended := func() string {
+		path := "/v1/tenants/" + w.newTenant(unique()).name
+		w.must(200, "POST", path+"/suspend", w.operator, "")
+		return path
+	}
+	second := sync.OnceValue(w.secondOperator)
 	return map[string]func() request{
 		"create-key":                   func() request { return post("/v1/keys", `{"spec":"AES_256"}`) },
 		"update-key":                   func() request { return request{"PATCH", key(), w.acme.token, `{"description":"x"}`} },
@@ -59,14 +67,21 @@ func (w *world) doable() map[string]func() request {
 			w.must(200, "PUT", path, w.acme.token, `{"key":"`+strings.TrimPrefix(key(), "/v1/keys/")+`"}`)
 			return request{"DELETE", path, w.acme.token, ""}
 		},
-		"create-project":        func() request { return post("/v1/projects", `{"name":"`+unique()+`"}`) },
-		"create-credential":     func() request { return post("/v1/credentials", `{"name":"c","scopes":["key:*"]}`) },
-		"rotate-credential":     func() request { return post("/v1/credentials/"+credential()+"/rotate", "") },
-		"revoke-credential":     func() request { return post("/v1/credentials/"+credential()+"/revoke", "") },
-		"create-tenant":         func() request { return asOperator("POST", "/v1/tenants", `{"name":"`+unique()+`"}`) },
-		"update-tenant":         func() request { return asOperator("PATCH", "/v1/tenants/rival", `{"tier":"silver"}`) },
-		"suspend-tenant":        func() request { return asOperator("POST", "/v1/tenants/rival/suspend", "") },
-		"resume-tenant":         func() request { return asOperator("POST", "/v1/tenants/rival/resume", "") },
+		"create-project":    func() request { return post("/v1/projects", `{"name":"`+unique()+`"}`) },
+		"create-credential": func() request { return post("/v1/credentials", `{"name":"c","scopes":["key:*"]}`) },
+		"rotate-credential": func() request { return post("/v1/credentials/"+credential()+"/rotate", "") },
+		"revoke-credential": func() request { return post("/v1/credentials/"+credential()+"/revoke", "") },
+		"create-tenant":     func() request { return asOperator("POST", "/v1/tenants", `{"name":"`+unique()+`"}`) },
+		"update-tenant":     func() request { return asOperator("PATCH", "/v1/tenants/rival", `{"tier":"silver"}`) },
+		"suspend-tenant":    func() request { return asOperator("POST", "/v1/tenants/rival/suspend", "") },
+		"resume-tenant":     func() request { return asOperator("POST", "/v1/tenants/rival/resume", "") },
+		"delete-tenant":     func() request { return asOperator("DELETE", suspended(), "") },
+		"approve": func() request {
+			id := uuid.NewV7()
+			w.CreateApproval(context.Background(), &kms.Approval{ID: id, Op: kms.OpDeleteTenant, Resource: "tenant x",
+				RequestedBy: uuid.NewV7(), Created: time.Now(), Expires: time.Now().Add(time.Hour)})
+			return request{"POST", "/v1/approvals/" + id.String() + "/approve", second(), ""}
+		},
 		"tenant-create-project": func() request { return asOperator("POST", "/v1/tenants/acme/projects", `{"name":"`+unique()+`"}`) },
 		"tenant-create-credential": func() request {
 			return asOperator("POST", "/v1/tenants/acme/credentials", `{"name":"c","scopes":["key:*"]}`)
@@ -111,7 +126,7 @@ func (w *world) once(r request, key string) *answer {
 }
 
 func TestEveryChangeHappensOnceUnderItsKey(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOfOne(t)
 	doable := w.doable()
 	for _, route := range api.Routes() {
 		if route.Public || !route.Op.Info().Changes {

@@ -41,17 +41,30 @@ var bodyErrors = []kms.Kind{kms.KindTooLarge, kms.KindUnsupportedMedia, kms.Kind
 // claimErrors are those of an Idempotency-Key.
 var claimErrors = []kms.Kind{kms.KindConflict, kms.KindInvalidArgument}
 
-const introduction = `Sluice is a key management service that many tenants share.
+var introduction = `Sluice is a key management service that many tenants share.
 
 Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A field that is not given is left out: null is refused, as are unknown fields, repeated names and unknown query parameters. The tenant is that of the credential; nothing else names it.
 
-{key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id. A slash in a name is written %2F; paths hold no other escape.
+{key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id, {approval} an approval's. A slash in a name is written %2F; paths hold no other escape.
 
 Operations are safe to repeat; each run is charged. A call that changes state takes the header Idempotency-Key, with which it happens once: for 24 hours the same request with the same key, from the same credential, is answered with the first answer's status and the object as it is now, after the caller was authorised anew. Where the first answer showed a secret, the repetition is a conflict that names the id. The same key with another request is refused, and while the first one is under way the repetition is told to wait.
+
+Some acts of operators can be set to take two of them: deleting a tenant, minting an operator's credential, and giving another's a new secret. Then the request is refused with approval_required and the id of an approval; another operator approves that; and who asked repeats the same request with the header Sluice-Approval. An approval is good once and for a day.
+
+A scope can be the name of a role, which stands for scopes: ` + roleDocs() + `.
 
 With the query dry_run=true an operation or a change is checked and priced but not done.
 
 Requests may give a CRC32C (Castagnoli) of their bytes, which is checked before anything is done; the answer says which ones were, and gives those of its own bytes.`
+
+// roleDocs says what each role is.
+func roleDocs() string {
+	list := make([]string, len(kms.Roles()))
+	for i, r := range kms.Roles() {
+		list[i] = "role:" + r.Name + " (" + strings.Join(r.Scopes, ", ") + ") " + r.Doc
+	}
+	return strings.Join(list, "; ")
+}
 
 // buildDocument makes the OpenAPI 3.1 document of a table of routes.
 func buildDocument(table []Route, version string) []byte {
@@ -155,6 +168,9 @@ func (r *Route) problems() map[int][]string {
 	if r.changes() {
 		kinds = append(kinds, claimErrors...)
 	}
+	if !r.Public && r.Op.Info().TwoOperators {
+		kinds = append(kinds, kms.KindApprovalRequired)
+	}
 	kinds = append(kinds, r.Errors...)
 	slices.Sort(kinds)
 	byStatus := make(map[int][]string)
@@ -191,6 +207,9 @@ func parameters(r *Route) []any {
 	if r.changes() {
 		list = append(list, parameterReference(headerIdempotency))
 	}
+	if !r.Public && r.Op.Info().TwoOperators {
+		list = append(list, parameterReference(headerApproval))
+	}
 	return list
 }
 
@@ -202,6 +221,7 @@ var objectDocs = map[Object]string{
 	ObjectAlias:      "A further name of a key: 1 to 128 letters, digits and -_./, as for a key; a slash is written %2F",
 	ObjectTenant:     "A tenant's id or name; a slash in a name is written %2F",
 	ObjectCredential: "A credential's id",
+	ObjectApproval:   "An approval's id",
 }
 
 // requestHeaders are the headers that requests may carry.
@@ -217,6 +237,8 @@ var requestHeaders = node{
 	headerIdempotency: node{"name": headerIdempotency, "in": "header",
 		"schema":      node{"type": "string", "minLength": 1, "maxLength": kms.MaxIdempotencyKey},
 		"description": "A key of the client's choice, in ASCII, one for each logical request and the same for its repetitions. On operations, which change nothing, it is accepted and has no effect"},
+	headerApproval: node{"name": headerApproval, "in": "header", "schema": node{"type": "string", "format": "uuid"},
+		"description": "The approval of a second operator, which the first request was answered to ask for"},
 	headerTrace: node{"name": headerTrace, "in": "header", "schema": node{"type": "string"},
 		"description": "W3C Trace Context; its trace id is recorded"},
 }

@@ -19,6 +19,7 @@ const (
 	ObjectAlias      Object = "alias"
 	ObjectTenant     Object = "tenant"
 	ObjectCredential Object = "credential"
+	ObjectApproval   Object = "approval"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -125,7 +126,7 @@ func Routes() []Route {
 		keyRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), nodeRoutes(),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), approvalRoutes(), nodeRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

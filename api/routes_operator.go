@@ -22,6 +22,11 @@ func tenantRoutes() []Route {
 			Description: "Its credentials get permission_denied until it is resumed."}, setTenantState(kms.TenantSuspended), replayTenant),
 		change(Route{Name: "resume-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/resume", Op: kms.OpUpdateTenant,
 			Errors: makeErrors, Summary: "Resume a suspended tenant"}, setTenantState(kms.TenantActive), replayTenant),
+		change(Route{Name: "delete-tenant", Group: group, Method: http.MethodDelete, Path: "/v1/tenants/{tenant}", Op: kms.OpDeleteTenant,
+			Success: http.StatusAccepted, Errors: makeErrors, Summary: "Delete a suspended tenant, for good",
+			Description: "Its credentials end and its sealing key is erased before the answer; its keys are erased one by one after it. " +
+				"void_at is the date by which every copy in a backup is void, when the sealing root is replaced and backups are kept as the service is configured. " +
+				"The tenant can still be described, and its name stays taken."}, deleteTenant, replayTenant),
 	}
 }
 
@@ -71,6 +76,10 @@ func updateTenant(c *call, in *UpdateTenantRequest) (*TenantResponse, error) {
 		kms.TenantChange{Tier: in.Tier, AllowSealed: in.AllowSealed}))
 }
 
+func deleteTenant(c *call, _ *NoBody) (*TenantResponse, error) {
+	return c.tenantOr(c.service.DeleteTenant(c.context, &c.ticket, c.object(0)))
+}
+
 func setTenantState(state kms.TenantState) func(*call, *Empty) (*TenantResponse, error) {
 	return func(c *call, _ *Empty) (*TenantResponse, error) {
 		return c.tenantOr(c.service.UpdateTenant(c.context, &c.ticket, c.object(0), kms.TenantChange{State: &state}))
@@ -89,8 +98,12 @@ func (c *call) tenant(t *kms.Tenant) *TenantResponse {
 }
 
 func tenantOf(t *kms.Tenant) Tenant {
-	return Tenant{ID: t.ID, Name: t.Name, Tier: t.Tier, State: t.State, AllowSealed: t.AllowSealed,
+	out := Tenant{ID: t.ID, Name: t.Name, Tier: t.Tier, State: t.State, AllowSealed: t.AllowSealed,
 		CreatedAt: t.Created.UTC(), Revision: t.Revision}
+	if d := t.Deletion; d != nil {
+		out.Deletion = &TenantDeletion{RequestedAt: d.Requested.UTC(), VoidAt: d.Void.UTC(), ErasedAt: d.Erased.UTC(), ShreddedAt: d.Shredded.UTC()}
+	}
+	return out
 }
 
 func nodeRoutes() []Route {

@@ -53,6 +53,7 @@ var samples = map[string]string{
 	"update-tenant":                `{"tier":"silver"}`,
 	"suspend-tenant":               ``,
 	"resume-tenant":                ``,
+	"approve":                      ``,
 	"tenant-create-project":        `{"name":"sample2"}`,
 	"tenant-create-credential":     `{"name":"sample2","scopes":["key:*"]}`,
 	"tenant-rotate-credential":     ``,
@@ -73,6 +74,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectVersion:    {"1"},
 		api.ObjectAlias:      {name + "%2Falias"},
 		api.ObjectTenant:     {of.id, of.name},
+		api.ObjectApproval:   {credential}, // operators' only
 	}
 }
 
@@ -82,6 +84,7 @@ var missing = map[api.Object][]string{
 	api.ObjectVersion:    {"1", "7", "0", "01", "x"},
 	api.ObjectAlias:      {"shared-nobody%2Falias"},
 	api.ObjectTenant:     {"018f0000-0000-7000-8000-000000000000", "nobody"},
+	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 }
 
 // paths fills the objects of a route's path in from a table of references, in

@@ -16,6 +16,7 @@ const (
 	headerRequestID   = "X-Request-Id"
 	headerIdempotency = "Idempotency-Key"
 	headerReplayed    = "Idempotent-Replayed"
+	headerApproval    = "Sluice-Approval"
 	headerUrgency     = "Sluice-Urgency"
 	headerDeadline    = "Sluice-Deadline-Ms"
 	headerCost        = "Sluice-Cost"

@@ -16,6 +16,15 @@ type Tenant struct {
 	AllowSealed bool            `json:"allow_sealed" doc:"Whether keys that no HSM offers become SEALED without the request saying so"`
 	CreatedAt   time.Time       `json:"created_at"`
 	Revision    uint64          `json:"revision" doc:"Grows by one with every change" min:"1"`
+	Deletion    *TenantDeletion `json:"deletion,omitzero" doc:"Of a deleted tenant"`
+}
+
+// TenantDeletion is the record of a tenant's shredding.
+type TenantDeletion struct {
+	RequestedAt time.Time `json:"requested_at" doc:"When its credentials ended and its sealing key was erased"`
+	VoidAt      time.Time `json:"void_at" doc:"When every copy in a backup is void"`
+	ErasedAt    time.Time `json:"erased_at,omitzero" doc:"When its last key was erased; absent: not yet"`
+	ShreddedAt  time.Time `json:"shredded_at,omitzero" doc:"When it was noted that no copy can be opened; absent: not yet"`
 }
 
 // TenantResponse is a tenant.
@@ -115,7 +124,7 @@ type CreateCredentialRequest struct {
 	Name      string    `json:"name" api:"required" doc:"As for a tenant" maxlen:"MaxNameLength" example:"orders-signer"`
 	Project   string    `json:"project" doc:"Absent: default" maxlen:"MaxNameLength"`
 	Component string    `json:"component" doc:"Which consumer inside the tenant uses it" maxlen:"MaxNameLength"`
-	Scopes    []string  `json:"scopes" api:"required" doc:"What it may do, never more than the credential that mints it: family:operation or family:operation:glob" maxlen:"MaxScopes" example:"[\"key:sign:orders-*\"]"`
+	Scopes    []string  `json:"scopes" api:"required" doc:"What it may do, never more than the credential that mints it: family:operation, family:operation:glob, or a role such as role:key-user" maxlen:"MaxScopes" example:"[\"key:sign:orders-*\"]"`
 	ExpiresAt time.Time `json:"expires_at" doc:"Absent: never"`
 	Networks  []string  `json:"networks" doc:"Networks in CIDR notation, without host bits, from which it may be used; absent or empty: from anywhere" maxlen:"MaxNetworks"`
 }

@@ -40,3 +40,14 @@ func TestWholeService(t *testing.T) {
 		t.Run(c.name, c.test)
 	}
 }
+
+// TestTwoOperatorsOnAWholeService runs what takes two operators on the real
+// store, whose transactions are what lets an approval be used once.
+func TestTwoOperatorsOnAWholeService(t *testing.T) {
+	service := wiretest.StartTwoOperators(t, t.TempDir())
+	w := &world{t: t, operator: service.Operator}
+	w.attach(service.URL, service.Client(), service.Handler)
+	second := w.secondOperator()
+	t.Run("tenant is deleted by two operators", func(t *testing.T) { w.deletion(t, second) })
+	t.Run("an approval is used once", func(t *testing.T) { w.approvedOnce(t, second) })
+}

@@ -75,11 +75,22 @@ func (l *lockedBuffer) String() string {
 // configuration.
 func newWorld(t testing.TB, changes ...func(*api.Config)) *world {
 	t.Helper()
-	return newWorldScheduled(t, atOnce{}, changes...)
+	return newWorldWith(t, atOnce{}, true, changes...)
+}
+
+// newWorldOfOne is newWorld where one operator is enough for everything.
+func newWorldOfOne(t testing.TB) *world {
+	t.Helper()
+	return newWorldWith(t, atOnce{}, false)
 }
 
 // newWorldScheduled is newWorld with a scheduler.
 func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*api.Config)) *world {
+	t.Helper()
+	return newWorldWith(t, scheduler, true, changes...)
+}
+
+func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, changes ...func(*api.Config)) *world {
 	t.Helper()
 	m := newMemory(t)
 	clock := time.Now
@@ -100,6 +111,7 @@ func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*a
 	config := api.Config{
 		Service: kms.NewService(kms.Config{
 			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m,
+			Approvals: m, Deletions: m, TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
 			Quota: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),

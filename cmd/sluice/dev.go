@@ -15,7 +15,7 @@ import (
 func newDev() *cobra.Command {
 	var dir, listen, ops string
 	var nodes int
-	var verbose bool
+	var verbose, twoOperators bool
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a whole service on this machine, on SoftHSM and SQLite",
@@ -38,7 +38,7 @@ secret as the keys are.`,
 				level = slog.LevelInfo
 			}
 			log := newLog(level)
-			d := &wire.Dev{Dir: dir, Nodes: nodes, Log: log, Progress: func(what string) {
+			d := &wire.Dev{Dir: dir, Nodes: nodes, Log: log, TwoOperators: twoOperators, Progress: func(what string) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "sluice dev: %s\n", what)
 			}}
 			app, config, err := d.Open(cmd.Context())
@@ -60,6 +60,7 @@ secret as the keys are.`,
 	f.StringVar(&listen, "listen", wire.DefaultListen, "address of the API, on loopback")
 	f.StringVar(&ops, "ops-listen", wire.DefaultOpsListen, "address of /livez, /readyz, /metrics and pprof, on loopback")
 	f.IntVar(&nodes, "nodes", 2, fmt.Sprintf("HSM nodes (SoftHSM tokens), 1 to %d", wire.MaxDevNodes))
+	f.BoolVar(&twoOperators, "two-operators", false, "have what destroys take two operators, as sluice server does")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log more than warnings and errors")
 	return c
 }

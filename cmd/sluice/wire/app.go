@@ -143,6 +143,8 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
 		Approvals: a.Store, Deletions: a.Store,
+		TwoOperators: a.config.TwoOperators,
+		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})

@@ -46,6 +46,22 @@ type Config struct {
 	Database DatabaseConfig `koanf:"database"`
 	HSM      HSMConfig      `koanf:"hsm"`
 	Journal  JournalConfig  `koanf:"journal"`
+	Deletion DeletionConfig `koanf:"deletion"`
+
+	// TwoOperators tells whether deleting a tenant, minting an operator's
+	// credential and giving another's a new secret take the approval of a
+	// second operator. Default true.
+	TwoOperators bool `koanf:"two_operators"`
+}
+
+// DeletionConfig says how long copies of a deleted tenant can live. It promises
+// what operators do; the date that a deletion shows is made of it.
+type DeletionConfig struct {
+	// RootRotation is after how long at most the sealing root is replaced.
+	// Default 8760h, a year.
+	RootRotation time.Duration `koanf:"root_rotation"`
+	// BackupRetention is how long backups are kept. Default 840h, 35 days.
+	BackupRetention time.Duration `koanf:"backup_retention"`
 }
 
 // TLSConfig names the certificate and the key of the API, PEM files.
@@ -130,6 +146,11 @@ const (
 	DefaultSlots        = 4
 	DefaultSegmentBytes = 64 << 20
 	DefaultReserveBytes = 16 << 20
+
+	DefaultRootRotation    = 365 * 24 * time.Hour
+	DefaultBackupRetention = 35 * 24 * time.Hour
+	// maxCopiesLive bounds both periods: a date beyond is no promise.
+	maxCopiesLive = 10 * 365 * 24 * time.Hour
 )
 
 // envPrefix begins the environment variables that override the file.
@@ -160,7 +181,7 @@ func LoadConfig(path string, environ func() []string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the environment: %w", err)
 	}
-	var c Config
+	c := Config{TwoOperators: true}
 	err = k.UnmarshalWithConf("", &c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
@@ -187,6 +208,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Journal.Dir, filepath.Join(c.DataDir, "journal"))
 	setDefault(&c.Journal.SegmentBytes, DefaultSegmentBytes)
 	setDefault(&c.Journal.ReserveBytes, DefaultReserveBytes)
+	setDefault(&c.Deletion.RootRotation, DefaultRootRotation)
+	setDefault(&c.Deletion.BackupRetention, DefaultBackupRetention)
 	for i := range c.HSM.Domains {
 		for j := range c.HSM.Domains[i].Tokens {
 			setDefault(&c.HSM.Domains[i].Tokens[j].Slots, DefaultSlots)
@@ -224,6 +247,10 @@ func (c *Config) Validate() error {
 	check(err == nil, "trusted_proxies: %v", err)
 	check(c.Journal.SegmentBytes >= 1<<20, "journal.segment_bytes: must be at least 1 MiB")
 	check(c.Journal.ReserveBytes >= 1<<20, "journal.reserve_bytes: must be at least 1 MiB")
+	for name, period := range map[string]time.Duration{
+		"root_rotation": c.Deletion.RootRotation, "backup_retention": c.Deletion.BackupRetention} {
+		check(period >= time.Hour && period <= maxCopiesLive, "deletion.%s: must be 1h to %.0fh", name, maxCopiesLive.Hours())
+	}
 	check(len(c.HSM.Domains) > 0, "hsm.domains: name at least one")
 	ids := map[string]bool{}
 	for i, d := range c.HSM.Domains {

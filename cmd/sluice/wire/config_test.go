@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const goodConfig = `
@@ -37,6 +38,9 @@ func TestConfigurationHasItsDefaults(t *testing.T) {
 		c.Database.Path != "/var/lib/sluice/sluice.db" || c.Journal.Dir != "/var/lib/sluice/journal" {
 		t.Errorf("configuration %+v", c)
 	}
+	if !c.TwoOperators || c.Deletion != (DeletionConfig{DefaultRootRotation, DefaultBackupRetention}) {
+		t.Errorf("two operators: %v, deletion %+v", c.TwoOperators, c.Deletion)
+	}
 	tokens := c.HSM.Domains[0].Tokens
 	if tokens[0].Slots != 16 || tokens[1].Slots != DefaultSlots {
 		t.Errorf("slots %d and %d", tokens[0].Slots, tokens[1].Slots)
@@ -54,11 +58,21 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 	}
 }
 
+func TestOneOperatorIsEnoughWhenTheConfigurationSaysSo(t *testing.T) {
+	c, err := load(t, goodConfig+"two_operators: false\ndeletion: {root_rotation: 2160h, backup_retention: 24h}\n")
+	if err != nil || c.TwoOperators || c.Deletion != (DeletionConfig{2160 * time.Hour, 24 * time.Hour}) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // Each mistake alone is refused, and the refusal names its place.
 func TestMistakeInTheConfigurationIsRefusedByName(t *testing.T) {
 	cases := []struct{ name, from, to, says string }{
 		{"unknown setting", "node: api-1", "nod: api-1", "nod"},
 		{"unknown nested setting", "slots: 16", "slot: 16", "slot"},
+		{"copies that die at once", "node: api-1", "node: api-1\ndeletion: {backup_retention: 1s}", "deletion.backup_retention"},
+		{"copies that live for ever", "node: api-1", "node: api-1\ndeletion: {root_rotation: 900000h}", "deletion.root_rotation"},
+		{"unknown setting of deletion", "node: api-1", "node: api-1\ndeletion: {retention: 1h}", "retention"},
 		{"no data folder", "data_dir: /var/lib/sluice", "", "data_dir"},
 		{"no domains", goodConfig[strings.Index(goodConfig, "hsm:"):], "", "hsm.domains"},
 		{"relative module", "module: /opt/lib.so, serial", "module: lib.so, serial", "module"},

@@ -22,6 +22,8 @@ type Dev struct {
 	Dir   string
 	Nodes int // HSM nodes, 1 to MaxDevNodes
 	Log   *slog.Logger
+	// TwoOperators is Config.TwoOperators; false: one is enough.
+	TwoOperators bool
 	// Progress is told what the first start is doing. nil: nobody.
 	Progress func(string)
 
@@ -101,6 +103,7 @@ func (d *Dev) open(ctx context.Context) (*App, *Config, error) {
 		return nil, nil, err
 	}
 	c := DevConfig(d.Dir)
+	c.TwoOperators = d.TwoOperators
 	c.HSM.Domains = []DomainConfig{*domain}
 	c.setDefaults()
 	if err := c.Validate(); err != nil {

@@ -48,8 +48,20 @@ func Require(t testing.TB) {
 // when the test ends. The first start in a folder takes seconds.
 func Start(t testing.TB, dir string) *Service {
 	t.Helper()
+	return start(t, dir, false)
+}
+
+// StartTwoOperators is Start of a service where what destroys takes two
+// operators.
+func StartTwoOperators(t testing.TB, dir string) *Service {
+	t.Helper()
+	return start(t, dir, true)
+}
+
+func start(t testing.TB, dir string, twoOperators bool) *Service {
+	t.Helper()
 	Require(t)
-	s, err := Open(dir)
+	s, err := open(dir, twoOperators)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,8 +74,10 @@ func Start(t testing.TB, dir string) *Service {
 }
 
 // Open is Start for callers that share a service among tests; they Close it.
-func Open(dir string) (*Service, error) {
-	dev := &wire.Dev{Dir: dir, Nodes: 2, Log: slog.New(slog.DiscardHandler)}
+func Open(dir string) (*Service, error) { return open(dir, false) }
+
+func open(dir string, twoOperators bool) (*Service, error) {
+	dev := &wire.Dev{Dir: dir, Nodes: 2, Log: slog.New(slog.DiscardHandler), TwoOperators: twoOperators}
 	app, config, err := dev.Open(context.Background())
 	if err != nil {
 		return nil, err
