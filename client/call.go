@@ -22,6 +22,7 @@ const (
 	headerUrgency     = "Sluice-Urgency"
 	headerDeadline    = "Sluice-Deadline-Ms"
 	headerIdempotency = "Idempotency-Key"
+	headerApproval    = "Sluice-Approval"
 	contentJSON       = "application/json"
 )
 
@@ -154,6 +155,9 @@ func (c *Client) request(ctx context.Context, method string, target *url.URL, bo
 	h.Set("User-Agent", c.userAgent)
 	if body != nil {
 		h.Set("Content-Type", contentJSON)
+	}
+	if c.approval != "" {
+		h.Set(headerApproval, c.approval)
 	}
 	if c.urgency != "" {
 		h.Set(headerUrgency, string(c.urgency))

@@ -73,6 +73,7 @@ type Client struct {
 	urgency     Urgency
 	maxAttempts int
 	dryRun      bool
+	approval    string // "": none
 }
 
 // New makes a Client. It sends nothing. An error is about the options and

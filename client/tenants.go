@@ -43,6 +43,16 @@ type Tenant struct {
 	AllowSealed bool      `json:"allow_sealed"`
 	CreatedAt   time.Time `json:"created_at"`
 	Revision    uint64    `json:"revision"` // grows by one with every change
+	// Deletion is set of a deleted tenant.
+	Deletion *TenantDeletion `json:"deletion,omitzero"`
+}
+
+// TenantDeletion is the record of a tenant's shredding.
+type TenantDeletion struct {
+	RequestedAt time.Time `json:"requested_at"`         // when its credentials ended and its sealing key was erased
+	VoidAt      time.Time `json:"void_at"`              // when every copy in a backup is void
+	ErasedAt    time.Time `json:"erased_at,omitzero"`   // when its last key was erased; zero: not yet
+	ShreddedAt  time.Time `json:"shredded_at,omitzero"` // when it was noted that no copy can be opened; zero: not yet
 }
 
 // TenantOutput is a tenant as one call returns it.
@@ -100,6 +110,13 @@ func (c *Client) SuspendTenant(ctx context.Context, tenant string) (*TenantOutpu
 // ResumeTenant ends a suspension.
 func (c *Client) ResumeTenant(ctx context.Context, tenant string) (*TenantOutput, error) {
 	return invoke[TenantOutput](ctx, c, call{method: http.MethodPost, path: []string{"v1", "tenants", tenant, "resume"}, changes: true})
+}
+
+// DeleteTenant deletes a suspended tenant, for good: its credentials end and its
+// sealing key is erased before the call returns, its keys after it. The service
+// may want two operators: see Approval.
+func (c *Client) DeleteTenant(ctx context.Context, tenant string) (*TenantOutput, error) {
+	return invoke[TenantOutput](ctx, c, call{method: http.MethodDelete, path: []string{"v1", "tenants", tenant}, changes: true})
 }
 
 // Project is a namespace inside a tenant.
