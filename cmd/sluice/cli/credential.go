@@ -10,15 +10,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-kms/sluice/client"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // credentialVerb is a verb whose argument is the id of a credential.
 func (p *program) credentialVerb(c *cobra.Command, run func(s *session, id string) error) *cobra.Command {
-	s := p.session(c)
+	return p.credentialSession(c, p.session(c), run)
+}
+
+func (p *program) credentialSession(c *cobra.Command, s *session, run func(s *session, id string) error) *cobra.Command {
 	s.tenantFlag()
 	c.Args = argument("ID")
 	c.ValidArgsFunction = s.completeAt(0, s.credentialIDs)
 	return s.verb(func(s *session) error { return run(s, s.args[0]) })
+}
+
+// roleHelp lists the roles.
+func roleHelp() string {
+	var b strings.Builder
+	for _, r := range kms.Roles() {
+		fmt.Fprintf(&b, "  role:%-16s %s\n", r.Name, r.Doc)
+	}
+	return b.String()
 }
 
 func (p *program) credentialCreate() *cobra.Command {
@@ -42,7 +55,11 @@ stands for any characters:
   tenant:admin        administer the tenant's projects and credentials
   usage:read          read usage
 
-Nobody can give more than his own credential may, operators excepted.`,
+It can also be a role, which stands for scopes:
+
+` + roleHelp() + `
+Nobody can give more than his own credential may; operators can inside ordinary
+tenants. Minting an operator's credential can take two: see --approval.`,
 		Example: `  sluice credential create orders-signer --scope key:sign:orders-* --component gateway
   sluice credential create ci --scope key:* --expires-in 720h --out ci.credential
   sluice credential create admin --tenant acme --scope tenant:admin --out acme.credential`,
@@ -58,10 +75,12 @@ Nobody can give more than his own credential may, operators excepted.`,
 	f.StringArrayVar(&networks, "network", nil, "`CIDR` of a network from which it may be used, repeated (default: from anywhere)")
 	f.StringVar(&file, "out", "", "write the token to this `FILE`, mode 0600, instead of printing it")
 	c.MarkFlagsMutuallyExclusive("expires-in", "expires-at")
-	choices(c, "scope", "key:*", "key:manage", "key:destroy", "key:sign:", "key:verify:", "key:encrypt:", "key:decrypt:", "key:mac:", "tenant:admin", "usage:read")
+	choices(c, "scope", "key:*", "key:manage", "key:destroy", "key:sign:", "key:verify:", "key:encrypt:", "key:decrypt:", "key:mac:", "tenant:admin", "usage:read",
+		"role:key-user", "role:key-user:", "role:tenant-admin", "role:operator-admin", "role:operator-auditor")
 	noCompletion(c, "project", "component", "expires-in", "expires-at", "network")
 	s := p.session(c)
 	s.tenantFlag()
+	s.approvalFlag()
 	return s.verb(func(s *session) (err error) {
 		in.Name = s.args[0]
 		if len(in.Scopes) == 0 {
@@ -182,7 +201,9 @@ valid for the overlap, so that programs can change over.`,
 	f.IntVar(&hours, "overlap-hours", 24, "`NUMBER` of hours for which the old secret stays valid, 0 to 720; 0 ends it at once")
 	f.StringVar(&file, "out", "", "write the token to this `FILE`, mode 0600, instead of printing it")
 	noCompletion(c, "overlap-hours")
-	return p.credentialVerb(c, func(s *session, id string) error {
+	s := p.session(c)
+	s.approvalFlag()
+	return p.credentialSession(c, s, func(s *session, id string) error {
 		ctx, api, err := s.connect()
 		if err != nil {
 			return err

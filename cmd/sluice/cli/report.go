@@ -80,6 +80,8 @@ var hints = map[client.Code]string{
 func hint(err error) string {
 	e, refused := errors.AsType[*client.Error](err)
 	switch {
+	case errors.Is(err, client.ErrApprovalRequired) && refused:
+		return printable(fmt.Sprintf(`another operator runs "sluice approval approve %[1]s"; then repeat this with --approval %[1]s`, e.Approval))
 	case refused && e.RetryAfter > 0:
 		return fmt.Sprintf("try again in %v", e.RetryAfter.Round(time.Second))
 	case refused:

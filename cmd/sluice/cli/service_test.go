@@ -56,6 +56,11 @@ const credentialFields = `"id":"01920000-0000-7000-8000-00000000000c","name":"ci
 "networks":["10.0.0.0/8"],"secrets":[{"created_at":"2026-01-02T03:04:05Z"},{"created_at":"2026-01-01T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"}],
 "created_at":"2026-01-01T03:04:05Z","expires_at":"2030-01-01T00:00:00Z","revision":2,` + charge
 
+const approvalID = "01920000-0000-7000-8000-00000000000f"
+
+const approval = `{"id":"` + approvalID + `","operation":"delete-tenant","resource":"tenant acme","requested_by":"01920000-0000-7000-8000-00000000000b",
+"used":false,"created_at":"2026-01-02T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"`
+
 const tenant = `{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","tier":"gold","state":"ACTIVE","allow_sealed":false,"created_at":"2026-01-02T03:04:05Z","revision":1`
 
 // answers are by method and path.
@@ -93,26 +98,31 @@ var answers = map[string]string{
 	"POST /v1/keys/orders%2Feu/versions/1/cancel-destruction": key("orders/eu", "ENABLED", versions),
 	"POST /v1/keys/orders%2Feu/versions/1/schedule-destruction": key("orders/eu", "ENABLED",
 		strings.Replace(versions, `"DISABLED"`, `"PENDING_DESTRUCTION","destroy_at":"2026-03-04T05:06:07Z"`, 1)),
-	"POST /v1/keys/backups/reencrypt":                     `{"ciphertext":"U0xDMQI=","source_version":1,"algorithm":"AES_GCM","version":2,` + meta + `}`,
-	"POST /v1/keys/transport/wrap":                        `{"wrapped":"AQIDBAUGBwg=","algorithm":"AES_KWP","version":1,` + meta + `}`,
-	"POST /v1/keys/transport/unwrap":                      `{"plaintext":"cGxhaW4AdGV4dA==","algorithm":"AES_KWP","version":1,` + meta + `}`,
-	"POST /v1/keys/tunnel/shared-secret":                  `{"secret":"a2V5a2V5","algorithm":"ECDH","version":1,` + meta + `}`,
-	"POST /v1/keys/tokens/derive":                         `{"derived":"a2V5a2V5","algorithm":"HKDF_EXPAND_SHA_256","version":1,` + meta + `}`,
-	"POST /v1/keys/mailbox/encapsulate":                   `{"secret":"a2V5a2V5a2V5a2V5","ciphertext":"U0xDMQE=","algorithm":"ML_KEM","version":1,` + meta + `}`,
-	"POST /v1/keys/mailbox/decapsulate":                   `{"secret":"a2V5a2V5","algorithm":"ML_KEM","version":1,` + meta + `}`,
-	"POST /v1/keys/orders%2Feu/csr":                       `{"csr":"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n","algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
-	"POST /v1/random":                                     `{"random":"AP8Q",` + charge + `}`,
-	"POST /v1/digest":                                     `{"digest":"AP8Q","algorithm":"SM3",` + charge + `}`,
-	"POST /v1/projects":                                   `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
-	"POST /v1/tenants/acme/projects":                      `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
-	"GET /v1/projects":                                    `{"projects":[{"name":"default","created_at":"2026-01-02T03:04:05Z"},{"name":"payments","created_at":"2026-01-02T03:04:05Z"}],` + charge + `}`,
-	"GET /v1/tenants/acme/projects":                       `{"projects":[{"name":"default","created_at":"2026-01-02T03:04:05Z"}],` + charge + `}`,
-	"POST /v1/tenants":                                    tenant + `,` + charge + `}`,
-	"GET /v1/tenants":                                     `{"tenants":[` + tenant + `}],` + charge + `}`,
-	"GET /v1/tenants/acme":                                tenant + `,` + charge + `}`,
-	"PATCH /v1/tenants/acme":                              tenant + `,` + charge + `}`,
-	"POST /v1/tenants/acme/suspend":                       strings.Replace(tenant, "ACTIVE", "SUSPENDED", 1) + `,` + charge + `}`,
-	"POST /v1/tenants/acme/resume":                        tenant + `,` + charge + `}`,
+	"POST /v1/keys/backups/reencrypt":    `{"ciphertext":"U0xDMQI=","source_version":1,"algorithm":"AES_GCM","version":2,` + meta + `}`,
+	"POST /v1/keys/transport/wrap":       `{"wrapped":"AQIDBAUGBwg=","algorithm":"AES_KWP","version":1,` + meta + `}`,
+	"POST /v1/keys/transport/unwrap":     `{"plaintext":"cGxhaW4AdGV4dA==","algorithm":"AES_KWP","version":1,` + meta + `}`,
+	"POST /v1/keys/tunnel/shared-secret": `{"secret":"a2V5a2V5","algorithm":"ECDH","version":1,` + meta + `}`,
+	"POST /v1/keys/tokens/derive":        `{"derived":"a2V5a2V5","algorithm":"HKDF_EXPAND_SHA_256","version":1,` + meta + `}`,
+	"POST /v1/keys/mailbox/encapsulate":  `{"secret":"a2V5a2V5a2V5a2V5","ciphertext":"U0xDMQE=","algorithm":"ML_KEM","version":1,` + meta + `}`,
+	"POST /v1/keys/mailbox/decapsulate":  `{"secret":"a2V5a2V5","algorithm":"ML_KEM","version":1,` + meta + `}`,
+	"POST /v1/keys/orders%2Feu/csr":      `{"csr":"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n","algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/random":                    `{"random":"AP8Q",` + charge + `}`,
+	"POST /v1/digest":                    `{"digest":"AP8Q","algorithm":"SM3",` + charge + `}`,
+	"POST /v1/projects":                  `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
+	"POST /v1/tenants/acme/projects":     `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
+	"GET /v1/projects":                   `{"projects":[{"name":"default","created_at":"2026-01-02T03:04:05Z"},{"name":"payments","created_at":"2026-01-02T03:04:05Z"}],` + charge + `}`,
+	"GET /v1/tenants/acme/projects":      `{"projects":[{"name":"default","created_at":"2026-01-02T03:04:05Z"}],` + charge + `}`,
+	"POST /v1/tenants":                   tenant + `,` + charge + `}`,
+	"GET /v1/tenants":                    `{"tenants":[` + tenant + `}],` + charge + `}`,
+	"GET /v1/tenants/acme":               tenant + `,` + charge + `}`,
+	"PATCH /v1/tenants/acme":             tenant + `,` + charge + `}`,
+	"POST /v1/tenants/acme/suspend":      strings.Replace(tenant, "ACTIVE", "SUSPENDED", 1) + `,` + charge + `}`,
+	"POST /v1/tenants/acme/resume":       tenant + `,` + charge + `}`,
+	"DELETE /v1/tenants/acme": strings.Replace(tenant, "ACTIVE", "DELETING", 1) +
+		`,"deletion":{"requested_at":"2026-02-02T03:04:05Z","void_at":"2027-03-09T03:04:05Z"},` + charge + `}`,
+	"GET /v1/approvals":                                   `{"approvals":[` + approval + `}],` + charge + `}`,
+	"GET /v1/approvals/" + approvalID:                     approval + `,` + charge + `}`,
+	"POST /v1/approvals/" + approvalID + "/approve":       approval + `,"approved_by":"01920000-0000-7000-8000-00000000000c",` + charge + `}`,
 	"POST /v1/credentials":                                `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
 	"POST /v1/tenants/acme/credentials":                   `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
 	"GET /v1/credentials":                                 `{"credentials":[{` + credentialFields + `}],` + charge + `}`,
@@ -167,6 +177,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.Method == http.MethodDelete && strings.HasPrefix(target, "/v1/tenants/") && r.Header.Get("Sluice-Approval") != approvalID {
+		refuse(w, 409, "approval_required", "")
+		return
+	}
 	answer, known := answers[r.Method+" "+target]
 	if path, dry := strings.CutSuffix(target, "?dry_run=true"); dry {
 		if _, known = answers[r.Method+" "+path]; known {
@@ -187,7 +201,11 @@ func refuse(w http.ResponseWriter, status int, code, retryAfter string) {
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
-	fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"what is wrong\u001b[31m\nin words","request_id":"r-1"}`, status, code)
+	named := ""
+	if code == "approval_required" {
+		named = `,"approval":"` + approvalID + `"`
+	}
+	fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"what is wrong\u001b[31m\nin words","request_id":"r-1"%s}`, status, code, named)
 }
 
 // plainly shows a body with what is base64 in it decoded, so that the scripts

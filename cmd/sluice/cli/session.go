@@ -39,6 +39,8 @@ type session struct {
 	operator bool
 	// tenant that an operator acts on; "" for the credential's own.
 	tenant string
+	// approval of another operator, "" for none.
+	approval string
 
 	client *client.Client // nil until connect
 	cancel context.CancelFunc
@@ -109,7 +111,13 @@ func (s *session) connect() (context.Context, *client.Client, error) {
 	if s.timeout <= 0 {
 		return nil, nil, usage(s.cmd, "--timeout must be more than 0")
 	}
+	if err := s.checkApproval(); err != nil {
+		return nil, nil, err
+	}
 	ctx, c, err := s.dial(s.timeout, client.DefaultMaxAttempts)
+	if err == nil && s.approval != "" {
+		c = c.WithApproval(s.approval)
+	}
 	if err == nil && s.dryRun() {
 		c = c.WithDryRun()
 	}

@@ -155,12 +155,52 @@ func (p *program) tenantResume() *cobra.Command {
 	})
 }
 
+func (p *program) tenantDelete() *cobra.Command {
+	var confirm confirmation
+	c := &cobra.Command{
+		Use:   "delete TENANT",
+		Short: "Delete a suspended tenant, for good",
+		Long: `Delete a suspended tenant, for good. Its credentials end and its sealing key is
+erased at once, its keys after that; nobody can bring them back. Copies in
+backups are void by the date that is shown. The name stays taken.
+
+Where the service wants two operators, the verb says the id of an approval:
+another operator runs "sluice approval approve ID", then repeat the verb with
+--approval ID.`,
+		Example: `  sluice tenant suspend acme
+  sluice tenant delete acme
+  sluice tenant delete acme --approval 01920c5e-0000-7000-8000-000000000000`,
+	}
+	confirm.flag(c)
+	s := p.session(c)
+	s.operator = true
+	s.approvalFlag()
+	c.Args = argument("TENANT")
+	c.ValidArgsFunction = s.completeAt(0, tenantNames)
+	return s.verb(func(s *session) error {
+		tenant := s.args[0]
+		if err := confirm.ask(s, "The tenant %s and all its keys are erased, for good.", tenant); err != nil {
+			return err
+		}
+		ctx, api, err := s.connect()
+		if err != nil {
+			return err
+		}
+		return s.showTenant(api.DeleteTenant(ctx, tenant))
+	})
+}
+
 func (s *session) showTenant(t *client.TenantOutput, err error) error {
 	if err != nil {
 		return err
 	}
 	return s.show(t, func(w io.Writer) error {
-		return details(w, field{"Name", t.Name}, field{"Id", t.ID}, field{"Tier", string(t.Tier)}, field{"State", string(t.State)},
-			field{"Sealed keys", onOff(t.AllowSealed)}, field{"Created", date(t.CreatedAt)})
+		fields := []field{{"Name", t.Name}, {"Id", t.ID}, {"Tier", string(t.Tier)}, {"State", string(t.State)},
+			{"Sealed keys", onOff(t.AllowSealed)}, {"Created", date(t.CreatedAt)}}
+		if d := t.Deletion; d != nil {
+			fields = append(fields, field{"Deleted", date(d.RequestedAt)}, field{"Keys erased", date(d.ErasedAt)},
+				field{"Copies void", date(d.VoidAt)}, field{"Shredded", date(d.ShreddedAt)})
+		}
+		return details(w, fields...)
 	})
 }

@@ -30,6 +30,7 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 
 // verbs is what the product promises.
 var verbs = []string{
+	"approval approve", "approval get", "approval list",
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm status",
 	"key alias delete", "key alias list", "key alias set",
@@ -37,7 +38,7 @@ var verbs = []string{
 	"key schedule-deletion", "key update",
 	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
 	"mac", "project create", "project list", "public", "random", "reencrypt", "shared-secret", "sign",
-	"tenant create", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
+	"tenant create", "tenant delete", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
 	"unwrap", "verify", "verify-mac", "wrap",
 }
 
@@ -48,7 +49,7 @@ func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "sluice ")
 		family, _, _ := strings.Cut(path, " ")
-		if c.HasSubCommands() || slices.Contains([]string{"credential", "hsm", "project", "tenant"}, family) {
+		if c.HasSubCommands() || slices.Contains([]string{"approval", "credential", "hsm", "project", "tenant"}, family) {
 			return
 		}
 		if can := c.Flags().Lookup("dry-run") != nil; can == slices.Contains(readers, path) {
