@@ -181,8 +181,11 @@ func TestErasureGoesOnAfterACrash(t *testing.T) {
 		deleting(time.Hour)(s)
 		s.failOnce = "revoke"
 	}, func(t *testing.T, s *stage) {
-		if s.key.Tenant.State != kms.TenantDeleting {
-			t.Errorf("the erasure ended with a credential left: %s", s.key.Tenant.State)
+		s.mu.Lock()
+		state := s.key.Tenant.State
+		s.mu.Unlock()
+		if state != kms.TenantDeleting {
+			t.Errorf("the erasure ended with a credential left: %s", state)
 		}
 		time.Sleep(2 * time.Minute) // virtual
 	})
