@@ -97,18 +97,35 @@ func (l *Log) run() {
 	}
 }
 
-// gather lets more entries come before a commit when the log is busy.
+// gather lets more entries come before a commit when the log is busy: as many
+// as the last one had, since those who waited for it are back by then, or what
+// comes in the time that pace allows.
 func (l *Log) gather() {
 	d := l.pace.delay()
-	if d == 0 {
+	if d == 0 || !l.expect(l.pace.last) {
 		return
 	}
 	l.gatherer.Reset(d)
 	select {
 	case <-l.gatherer.C:
+	case <-l.enough:
+		l.gatherer.Stop()
 	case <-l.closeSignal:
 		l.gatherer.Stop()
 	}
+}
+
+// expect has enough signalled when n entries are pending, and tells whether
+// there are fewer now.
+func (l *Log) expect(n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expected = n
+	select {
+	case <-l.enough: // of an earlier time
+	default:
+	}
+	return len(l.pending) < n
 }
 
 // take takes all that is pending, leaving spare in its place, and tells

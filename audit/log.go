@@ -101,6 +101,7 @@ type Log struct {
 	// The writing goroutine's.
 	pace        pace
 	gatherer    *time.Timer
+	enough      chan struct{} // capacity 1: as much is pending as is expected
 	closeSignal chan struct{} // closed by Close
 
 	stopped chan struct{}
@@ -108,12 +109,13 @@ type Log struct {
 	closing  sync.Once
 	closeErr error
 
-	mu      sync.Mutex // guards the rest; nothing else is locked under it
-	pending []*waiter
-	backlog int   // accepted and not answered
-	head    Head  // of what is durable
-	closed  bool  // Close was called
-	failure error // why the log stopped
+	mu       sync.Mutex // guards the rest; nothing else is locked under it
+	pending  []*waiter
+	expected int   // how many pending entries end the wait for more
+	backlog  int   // accepted and not answered
+	head     Head  // of what is durable
+	closed   bool  // Close was called
+	failure  error // why the log stopped
 }
 
 var _ kms.Journal = (*Log)(nil)
@@ -156,6 +158,7 @@ func openOn(ctx context.Context, c Config, s storage) (*Log, error) {
 		head:     w.head,
 
 		gatherer:    newStoppedTimer(),
+		enough:      make(chan struct{}, 1),
 		closeSignal: make(chan struct{}),
 	}
 	l.waiters.New = func() any { return &waiter{done: make(chan error, 1)} }
@@ -205,6 +208,12 @@ func (l *Log) enqueue(w *waiter) error {
 	l.pending = append(l.pending, w)
 	l.backlog++
 	l.signal()
+	if len(l.pending) == l.expected {
+		select {
+		case l.enough <- struct{}{}:
+		default:
+		}
+	}
 	return nil
 }
 

@@ -42,3 +42,30 @@ func TestEmptyCommitsDoNotCount(t *testing.T) {
 		t.Errorf("pace is %+v", p)
 	}
 }
+
+func TestWaitForMoreEndsWhenAsManyAreBackAsWereServed(t *testing.T) {
+	l := &Log{wake: make(chan struct{}, 1), enough: make(chan struct{}, 1)}
+	enqueue := func() {
+		t.Helper()
+		if err := l.enqueue(&waiter{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !l.expect(2) {
+		t.Fatal("nothing is pending, and that is enough")
+	}
+	enqueue()
+	if len(l.enough) != 0 {
+		t.Error("one of two is enough")
+	}
+	enqueue()
+	if len(l.enough) != 1 {
+		t.Error("two of two are not enough")
+	}
+	if l.expect(2) {
+		t.Error("two are pending, and more are waited for")
+	}
+	if len(l.enough) != 0 {
+		t.Error("the signal of this wait would end the next")
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,18 @@ const (
 	gcPercent   = 800
 	memoryLimit = 2 << 30
 )
+
+// threadsPerCPU is how many threads may run Go code for each processor. A call
+// into a PKCS#11 module occupies one of them until the scheduler notices,
+// which takes 20 µs at least, so with as many as there are processors these
+// idle while modules work. GOMAXPROCS in the environment wins.
+const threadsPerCPU = 2
+
+func tuneScheduler() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(threadsPerCPU * runtime.GOMAXPROCS(0))
+	}
+}
 
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
@@ -49,6 +62,7 @@ func harden() error {
 	// OpenSSL that a module itself uses, and lock up.
 	os.Unsetenv("OPENSSL_CONF")
 	tuneGC()
+	tuneScheduler()
 	if os.Getenv(sm4Env) == "1" {
 		return nil
 	}
