@@ -39,7 +39,9 @@ func (m *memory) SetRotation(_ context.Context, _, key uuid.UUID, revision uint6
 	return m.change(key, revision, func(k *kms.Key) { k.RotationPeriod, k.NextRotation = period, next })
 }
 
-func (m *memory) DueKeys(context.Context, time.Time, int) ([]kms.DueKey, error) { return nil, nil }
+func (m *memory) DueKeys(context.Context, time.Time, kms.DueKey, int) ([]kms.DueKey, error) {
+	return nil, nil
+}
 
 func (m *memory) LeaseNonces(_ context.Context, _, _ uuid.UUID, _ uint32, block uint64) (uint64, error) {
 	return block, nil

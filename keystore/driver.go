@@ -76,7 +76,7 @@ type KeyDriver interface {
 	// together.
 	DestroyKey(context.Context, DestroyKeyParams) error
 	// DueKeys returns up to Limit keys of all tenants that are due at Now or
-	// before, the longest due first.
+	// before and come after After, in the order of due date, tenant and id.
 	DueKeys(context.Context, DueKeysParams) ([]*DueKeyRow, error)
 	// TouchKeys stores those uses that are later than the stored ones.
 	TouchKeys(context.Context, TouchKeysParams) error

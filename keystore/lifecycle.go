@@ -96,30 +96,44 @@ func (s *Store) SetRotation(ctx context.Context, tenant, key uuid.UUID, revision
 	})
 }
 
-// DueKeys implements kms.KeyLifecycle, the longest due first. Rows that name
-// no key are reported to the log and left out.
-func (s *Store) DueKeys(ctx context.Context, now time.Time, limit int) ([]kms.DueKey, error) {
-	if limit < 1 {
+// DueKeys implements kms.KeyLifecycle. Rows that name no key are reported to the
+// log, left out and made up for by those that follow.
+func (s *Store) DueKeys(ctx context.Context, now time.Time, after kms.DueKey, limit int) ([]kms.DueKey, error) {
+	if limit < 1 || limit > kms.MaxPageSize {
 		return nil, errArgument("limit", reasonRange)
 	}
 	if _, err := s.coder(); err != nil {
 		return nil, err
 	}
-	rows, err := s.driver.DueKeys(ctx, DueKeysParams{Now: timestamp(now), Limit: limit})
-	if err != nil {
-		return nil, translate(err)
-	}
-	due := make([]kms.DueKey, 0, len(rows))
-	for _, row := range rows {
-		d := newDecoder(ObjectKey, rowID(row.Tenant), rowID(row.ID))
-		k := kms.DueKey{Tenant: d.id(row.Tenant, "tenant"), Key: d.id(row.ID, "id")}
-		if err := d.result(); err != nil {
-			s.damaged(err)
-			continue
+	p := DueKeysParams{Now: timestamp(now), After: DuePosition{timestamp(after.Due), after.Tenant[:], after.Key[:]}}
+	due := make([]kms.DueKey, 0, limit)
+	for {
+		p.Limit = limit - len(due)
+		rows, err := s.driver.DueKeys(ctx, p)
+		if err != nil {
+			return nil, translate(err)
 		}
-		due = append(due, k)
+		var last *DueKeyRow // that has a place in the list
+		for _, row := range rows {
+			if row.Due.Valid && row.Tenant.Valid && row.ID.Valid {
+				last = row
+			}
+			d := newDecoder(ObjectKey, rowID(row.Tenant), rowID(row.ID))
+			k := kms.DueKey{Due: d.time(row.Due, "due"), Tenant: d.id(row.Tenant, "tenant"), Key: d.id(row.ID, "id")}
+			if err := d.result(); err != nil {
+				s.damaged(err)
+				continue
+			}
+			due = append(due, k)
+		}
+		if len(rows) < p.Limit || len(due) == limit {
+			return due, nil
+		}
+		if last == nil {
+			return nil, kms.Wrap(kms.KindInternal, errOrder, "the list cannot be read")
+		}
+		p.After = DuePosition{last.Due.Int64, last.Tenant.Bytes, last.ID.Bytes}
 	}
-	return due, nil
 }
 
 // LeaseNonces implements kms.KeyLifecycle. ErrNotFound when there is no such

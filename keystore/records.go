@@ -120,9 +120,19 @@ type (
 	}
 	DueKeysParams struct {
 		Now   Timestamp
+		After DuePosition
 		Limit int
 	}
-	DueKeyRow struct{ Tenant, ID Bytes }
+	// DuePosition is a place in the list of due keys. The ids are as they are
+	// stored, whether or not they are ids.
+	DuePosition struct {
+		Due        Timestamp
+		Tenant, ID []byte
+	}
+	DueKeyRow struct {
+		Due        Integer
+		Tenant, ID Bytes
+	}
 
 	// TouchKeysParams has the uses in the order of tenant and key, so that
 	// two of them at once cannot wait for each other.

@@ -27,8 +27,14 @@ const keeperComponent = "keeper"
 type Keeper struct {
 	service *Service
 	wanted  chan DueKey // rotations by use
-	stop    chan struct{}
-	ended   chan struct{}
+	// due is what is left to do of the page that was read last, after is its
+	// last key, zero at the beginning of the list; both are the loop's. They
+	// outlive a look: one that ran out of time goes on where it ended, so that
+	// keys on which acts fail or hang do not keep the others waiting.
+	due   []DueKey
+	after DueKey
+	stop  chan struct{}
+	ended chan struct{}
 	// reminded is when the log was last told of overdue shredding; the loop's.
 	reminded time.Time
 }
@@ -81,37 +87,38 @@ func (k *Keeper) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), keeperInterval)
 	defer cancel()
 	for {
-		due, err := k.service.lifecycle.DueKeys(ctx, k.service.clock(), keeperBatch)
+		for len(k.due) > 0 {
+			if k.stopped() || ctx.Err() != nil {
+				return
+			}
+			d := k.due[0]
+			k.due = k.due[1:]
+			k.act(ctx, d)
+		}
+		due, err := k.service.lifecycle.DueKeys(ctx, k.service.clock(), k.after, keeperBatch)
 		if err != nil {
 			k.service.log.Error("keeper: looking for what is due", slog.Any("error", err))
 			return
 		}
-		done := 0
-		for _, d := range due {
-			if k.stopped() {
-				return
-			}
-			if k.act(ctx, d) {
-				done++
-			}
-		}
-		// What failed stays due and would be found again at once.
-		if len(due) < keeperBatch || done == 0 {
+		if len(due) == 0 {
+			// The end of the list; what failed is still on it for the next look.
+			k.after = DueKey{}
 			return
 		}
+		k.due, k.after = due, due[len(due)-1]
 	}
 }
 
-// act does what is due for one key and tells whether anything was done.
-func (k *Keeper) act(ctx context.Context, d DueKey) bool {
+// act does what is due for one key. What fails stays due.
+func (k *Keeper) act(ctx context.Context, d DueKey) {
 	s := k.service
 	key, err := s.keys.Lookup(ctx, d.Tenant, d.Key.String())
 	if err != nil {
 		s.log.Error("keeper: reading a key", slog.String("key", d.Key.String()), slog.Any("error", err))
-		return false
+		return
 	}
 	if key.Tenant.Deleted() {
-		return false // advanceDeletions erases it
+		return // advanceDeletions erases it
 	}
 	now := s.clock()
 	switch {
@@ -125,7 +132,6 @@ func (k *Keeper) act(ctx context.Context, d DueKey) bool {
 	if err != nil {
 		s.log.Error("keeper: acting on a key", slog.String("key", d.Key.String()), slog.Any("error", err))
 	}
-	return err == nil
 }
 
 // rotate does a rotation that use has made due.
@@ -146,7 +152,7 @@ func (k *Keeper) rotate(d DueKey) {
 // its nonces.
 func (s *Service) wantRotation(key *Key) {
 	select {
-	case s.rotations <- DueKey{key.Tenant.ID, key.ID}:
+	case s.rotations <- DueKey{Tenant: key.Tenant.ID, Key: key.ID}:
 	default:
 	}
 }

@@ -129,6 +129,65 @@ func TestLastUseOfAKeyIsStored(t *testing.T) {
 	}
 }
 
+// dueAmongFailing is the list of due keys when those that cannot be acted on are
+// due before the stage's own.
+func (s *stage) dueAmongFailing(after kms.DueKey, limit int) (due []kms.DueKey) {
+	first := stageNow.Add(-time.Hour)
+	for i := range s.failing + 1 {
+		d := kms.DueKey{Due: first.Add(time.Duration(i) * time.Microsecond), Tenant: s.key.Tenant.ID}
+		if i == s.failing {
+			d.Key = s.key.ID
+		}
+		if d.Due.After(after.Due) && len(due) < limit {
+			due = append(due, d)
+		}
+	}
+	return due
+}
+
+func TestFailingKeysDoNotBlockOthers(t *testing.T) {
+	for name, failing := range map[string]int{"a page of them": 100, "all but one": 99, "many pages": 1234} {
+		t.Run(name, func(t *testing.T) {
+			looks := 0
+			prepare := func(s *stage) {
+				s.failing = failing
+				s.key.State, s.key.DeletionDate = kms.KeyPendingDeletion, stageNow
+				s.reached = func(step string) {
+					if step == "lookup" {
+						looks++
+					}
+				}
+			}
+			s := keep(t, prepare, func(t *testing.T, s *stage) {
+				if !did(s, "destroy key") {
+					t.Error("the key behind them was not destroyed")
+				}
+			})
+			// One look at each key a minute, however long it fails.
+			if looks < failing+1 || looks > failing+10 {
+				t.Errorf("%d looks at %d keys (%v)", looks, failing+1, s.steps[len(s.steps)-5:])
+			}
+		})
+	}
+}
+
+// TestALookThatRanOutOfTimeGoesOn has a list that is longer than what the keeper
+// gets done in a minute, in which all keys but the last stay due.
+func TestALookThatRanOutOfTimeGoesOn(t *testing.T) {
+	s := keep(t, func(s *stage) {
+		s.failing = 20
+		s.key.State, s.key.DeletionDate = kms.KeyPendingDeletion, stageNow
+		s.reached = func(step string) {
+			if step == "lookup" {
+				time.Sleep(20 * time.Second) // virtual
+			}
+		}
+	}, func(*testing.T, *stage) { time.Sleep(10 * time.Minute) }) // virtual
+	if !did(s, "destroy key") {
+		t.Error("the last key was not reached")
+	}
+}
+
 func TestFailingStoreDoesNotStopTheKeeper(t *testing.T) {
 	s := keep(t, func(s *stage) {
 		s.dueFails = 1

@@ -25,8 +25,10 @@ type KeyLifecycle interface {
 	SetRotation(ctx context.Context, tenant, key uuid.UUID, revision uint64, period time.Duration, next time.Time) (*Key, error)
 	// DueKeys returns up to limit keys of all tenants for which something is
 	// due at the given time: a rotation, the destruction of a version or of
-	// the key. It is for the service's own keeper only.
-	DueKeys(ctx context.Context, now time.Time, limit int) ([]DueKey, error)
+	// the key. They come in the order of their dates, tenants and ids, and
+	// after the given one; the zero DueKey is before all. Fewer than limit are
+	// the last ones. It is for the service's own keeper only.
+	DueKeys(ctx context.Context, now time.Time, after DueKey, limit int) ([]DueKey, error)
 	// LeaseNonces counts block further nonces of a version as used, durably,
 	// and returns how many are counted in all.
 	LeaseNonces(ctx context.Context, tenant, key uuid.UUID, number uint32, block uint64) (total uint64, err error)
@@ -41,8 +43,10 @@ type VersionChange struct {
 	DestroyAt time.Time // with VersionPendingDestruction; else zero
 }
 
-// DueKey names a key for which something is due.
+// DueKey names a key for which something is due, and its place in the list of
+// those.
 type DueKey struct {
+	Due    time.Time // the earliest date; in whole microseconds, UTC
 	Tenant uuid.UUID
 	Key    uuid.UUID
 }

@@ -33,6 +33,7 @@ type stage struct {
 	leased   uint64
 	due      int // how often the key is found to be due
 	dueFails int // how often looking for that fails first
+	failing  int // keys that are due before it and cannot be found
 	next     time.Time
 	touched  []kms.KeyUse
 
@@ -135,8 +136,13 @@ func (s stageKeys) AddVersion(_ context.Context, _, _ uuid.UUID, _ uint64, v *km
 func (s stageKeys) UpdateKey(context.Context, uuid.UUID, uuid.UUID, uint64, kms.KeyChange) (*kms.Key, error) {
 	return s.key, s.step("store")
 }
-func (s stageKeys) ListKeys(context.Context, uuid.UUID, string, kms.Page) ([]*kms.Key, string, error) {
-	return slices.Repeat([]*kms.Key{s.key}, min(s.keys, 100)), "", s.step("store")
+func (s stageKeys) ListKeys(_ context.Context, _ uuid.UUID, _ string, p kms.Page) ([]*kms.Key, string, error) {
+	n := min(s.keys, p.Size)
+	next := ""
+	if s.keys > n {
+		next = "more"
+	}
+	return slices.Repeat([]*kms.Key{s.key}, n), next, s.step("store")
 }
 
 type stageUses struct{}
@@ -148,10 +154,13 @@ type stageLifecycle struct {
 	*stage
 }
 
-func (s stageLifecycle) DueKeys(context.Context, time.Time, int) ([]kms.DueKey, error) {
+func (s stageLifecycle) DueKeys(_ context.Context, _ time.Time, after kms.DueKey, limit int) ([]kms.DueKey, error) {
 	if s.dueFails > 0 {
 		s.dueFails--
 		return nil, kms.Errorf(kms.KindStoreUnavailable, "down")
+	}
+	if s.failing > 0 {
+		return s.dueAmongFailing(after, limit), nil
 	}
 	if s.due == 0 {
 		return nil, nil

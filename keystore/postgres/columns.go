@@ -53,6 +53,9 @@ func (c boolColumn) ScanBool(v pgtype.Bool) error {
 // id is an id as an argument.
 func id(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: true} }
 
+// storedID is an id that was read, as an argument.
+func storedID(b []byte) pgtype.UUID { return id(uuid.UUID(b)) }
+
 // maybeID is an id as an argument, NULL for none.
 func maybeID(u *uuid.UUID) pgtype.UUID {
 	if u == nil {

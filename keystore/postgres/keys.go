@@ -28,7 +28,7 @@ const (
 		ORDER BY k.name, v.number`
 
 	// The keeper acts for all tenants.
-	selectDueKeys = `SELECT tenant, id FROM due_keys($1, $2)`
+	selectDueKeys = `SELECT due, tenant, id FROM due_keys($1, $2, $3, $4, $5)`
 
 	insertKey = `INSERT INTO keys (tenant, id, project, name, spec, usage, protection, state, description, tags, created,
 			deletion_date, deletion_protection, origin, rotation_period, next_rotation, due, primary_version,
@@ -149,8 +149,8 @@ func (db *DB) DueKeys(ctx context.Context, p keystore.DueKeysParams) (due []*key
 	err = db.list(ctx, everybody, func(rows pgx.Rows) error {
 		r := new(keystore.DueKeyRow)
 		due = append(due, r)
-		return rows.Scan(idColumn{&r.Tenant}, idColumn{&r.ID})
-	}, selectDueKeys, moment(p.Now), p.Limit)
+		return rows.Scan(timeColumn{&r.Due}, idColumn{&r.Tenant}, idColumn{&r.ID})
+	}, selectDueKeys, moment(p.Now), moment(p.After.Due), storedID(p.After.Tenant), storedID(p.After.ID), p.Limit)
 	return due, err
 }
 

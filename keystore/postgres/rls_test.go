@@ -177,7 +177,7 @@ func TestTheTenantEndsWithItsTransaction(t *testing.T) {
 func TestFunctionsOfTheOwnerAreTheListedOnes(t *testing.T) {
 	admin := openSQL(t, newDatabase(t).Admin)
 	got := queryStrings(t, admin, `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY 1`)
-	want := []string{"delete_expired_claims", "due_deletions", "due_keys", "record_change", "tenant_of_credential", "tenant_of_name", "tenants_after"}
+	want := []string{"delete_expired_claims", "due_deletions", "due_keys", "due_keys", "record_change", "tenant_of_credential", "tenant_of_name", "tenants_after"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q run as the owner, want %q", got, want)
 	}

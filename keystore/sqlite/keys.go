@@ -35,7 +35,8 @@ const (
 		ORDER BY k.name, v.number`
 
 	// The keeper acts for all tenants.
-	selectDueKeys = `SELECT tenant, id FROM keys WHERE due <= ? ORDER BY due LIMIT ?`
+	selectDueKeys = `SELECT due, tenant, id FROM keys
+		WHERE due <= ? AND (due, tenant, id) > (?, ?, ?) ORDER BY due, tenant, id LIMIT ?`
 
 	insertKey = `INSERT INTO keys (tenant, ` + keyColumns + `)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, '', ?, ?)`
@@ -153,8 +154,8 @@ func (db *DB) DueKeys(ctx context.Context, p keystore.DueKeysParams) (due []*key
 	err = db.list(ctx, func(rows *sql.Rows) error {
 		r := new(keystore.DueKeyRow)
 		due = append(due, r)
-		return rows.Scan(&r.Tenant, &r.ID)
-	}, selectDueKeys, p.Now, p.Limit)
+		return rows.Scan(&r.Due, &r.Tenant, &r.ID)
+	}, selectDueKeys, p.Now, p.After.Due, p.After.Tenant, p.After.ID, p.Limit)
 	return due, err
 }
 

@@ -63,7 +63,7 @@ func TestDatabaseOfTheFirstSchemaIsUpgraded(t *testing.T) {
 	if total, err := store.LeaseNonces(ctx, tenant, key, 1, 5); err != nil || total != 5 {
 		t.Errorf("LeaseNonces = %d, %v", total, err)
 	}
-	due, err := store.DueKeys(ctx, k.Created.AddDate(1, 0, 0), 10)
+	due, err := store.DueKeys(ctx, k.Created.AddDate(1, 0, 0), kms.DueKey{}, 10)
 	if err != nil || len(due) != 1 || due[0].Key != deleted {
 		t.Errorf("DueKeys = %v, %v", due, err)
 	}

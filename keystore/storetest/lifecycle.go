@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ func testLifecycle(t *testing.T, open func(*testing.T) keystore.Driver) {
 	t.Run("DestroyedKeysAreMissingAndNeverComeBack", func(t *testing.T) { testDestroyKey(t, e, tenant) })
 	t.Run("RotationDatesAreKept", func(t *testing.T) { testRotationDates(t, e, tenant) })
 	t.Run("WhatIsDueIsFoundOnceItIs", func(t *testing.T) { testDueKeys(t, newEnv(t, open(t))) })
+	t.Run("WhatStaysDueHidesNothing", func(t *testing.T) { testDuePages(t, newEnv(t, open(t))) })
 }
 
 // keyWithVersions makes a key with two versions, of which the second is the
@@ -230,17 +233,11 @@ func testDueKeys(t *testing.T, e *env) {
 
 	want := func(now time.Time, limit int, keys ...*kms.Key) {
 		t.Helper()
-		got, err := e.DueKeys(ctx, now, limit)
+		got, err := e.DueKeys(ctx, now, kms.DueKey{}, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var all []kms.DueKey
-		for _, k := range keys {
-			all = append(all, kms.DueKey{Tenant: k.Tenant.ID, Key: k.ID})
-		}
-		if len(got) != len(all) || len(all) > 0 && !slices.Equal(got, all) {
-			t.Errorf("at %s: due are %v, want %v", now, got, all)
-		}
+		wantDue(t, got, keys...)
 	}
 	want(at(1).Add(-time.Microsecond), 10)
 	want(at(1), 10, deleted)
@@ -255,6 +252,69 @@ func testDueKeys(t *testing.T, e *env) {
 	on := kms.KeyEnabled
 	must(e.UpdateKey(ctx, b.ID, disabled.ID, 3, kms.KeyChange{State: &on}))
 	want(at(9), 10, disabled, version)
-	_, err := e.DueKeys(ctx, start, 0)
-	wantKind(t, "no limit", err, kms.KindInvalidArgument)
+	for name, limit := range map[string]int{"no limit": 0, "too high a limit": kms.MaxPageSize + 1} {
+		_, err := e.DueKeys(ctx, start, kms.DueKey{}, limit)
+		wantKind(t, name, err, kms.KindInvalidArgument)
+	}
+}
+
+// wantDue expects a list of keys in its order.
+func wantDue(t testing.TB, got []kms.DueKey, keys ...*kms.Key) {
+	t.Helper()
+	same := slices.EqualFunc(got, keys, func(d kms.DueKey, k *kms.Key) bool {
+		return d.Tenant == k.Tenant.ID && d.Key == k.ID
+	})
+	if !same {
+		t.Errorf("due are %v, want %d keys: %v", got, len(keys), keys)
+	}
+}
+
+// testDuePages reads the list in pages of every size: each key is on one of
+// them, in the order of date, tenant and id, whatever stays due before it; a
+// row that is no key takes nobody's place.
+func testDuePages(t *testing.T, e *env) {
+	ctx := t.Context()
+	tenants := []*kms.Tenant{e.tenant(t, "page-a"), e.tenant(t, "page-b")}
+	var keys []*kms.Key
+	for i := range 7 {
+		k := e.key(t, tenants[i%2], fmt.Sprint("key-", i))
+		// Three dates, the later the earlier the key was made.
+		due := start.Add(-time.Duration(i/3) * time.Hour)
+		k, err := e.SetRotation(ctx, k.Tenant.ID, k.ID, 1, time.Hour, due)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b *kms.Key) int {
+		return cmp.Or(a.NextRotation.Compare(b.NextRotation), a.Tenant.ID.Compare(b.Tenant.ID), a.ID.Compare(b.ID))
+	})
+	pages := func(size int) (all []kms.DueKey) {
+		var after kms.DueKey
+		for {
+			due, err := e.DueKeys(ctx, start, after, size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, due...)
+			if len(due) < size {
+				return all
+			}
+			if len(all) > len(keys) {
+				t.Fatal("the list does not end")
+			}
+			after = due[size-1]
+		}
+	}
+	for size := 1; size <= len(keys)+1; size++ {
+		wantDue(t, pages(size), keys...)
+	}
+	damaged := e.driver.(Damager).Damage(t, Damage{Table: "keys", Column: "id", Value: []byte("no id"),
+		Key: "id", KeyValue: keys[2].ID[:]})
+	if damaged {
+		keys = slices.Delete(keys, 2, 3)
+	}
+	for size := 1; size <= len(keys)+1; size++ {
+		wantDue(t, pages(size), keys...)
+	}
 }

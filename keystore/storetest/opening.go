@@ -104,7 +104,7 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, err := e.SetRotation(ctx, unopenedID, unopenedID, 1, time.Hour, start)
 		return err
 	},
-	"DueKeys": func(ctx context.Context, e *env) error { _, err := e.DueKeys(ctx, start, 1); return err },
+	"DueKeys": func(ctx context.Context, e *env) error { _, err := e.DueKeys(ctx, start, kms.DueKey{}, 1); return err },
 	"LeaseNonces": func(ctx context.Context, e *env) error {
 		_, err := e.LeaseNonces(ctx, unopenedID, unopenedID, 1, 1)
 		return err
