@@ -270,6 +270,12 @@ func (c *call) created(id uuid.UUID) {
 	c.Header().Set("Location", c.request.URL.EscapedPath()+"/"+id.String())
 }
 
+// createdKey points to a key that a request made: not all are made under
+// their own path.
+func (c *call) createdKey(id uuid.UUID) {
+	c.Header().Set("Location", "/v1/keys/"+id.String())
+}
+
 // charge is the part of an answer that says what it cost.
 func (c *call) charge() Charge {
 	return Charge{Cost: Cost(c.ticket.Settled.Charged), RequestID: c.ticket.RequestID}

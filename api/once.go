@@ -121,7 +121,7 @@ func replayKey(c *call, id string) (*KeyResponse, error) {
 		return nil, err
 	}
 	if c.route.Success == http.StatusCreated {
-		c.created(key.ID)
+		c.createdKey(key.ID)
 	}
 	return c.key(key), nil
 }
