@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"time"
+	"uuid"
 )
 
 // The keeper's pace.
@@ -35,6 +36,9 @@ type Keeper struct {
 	after DueKey
 	stop  chan struct{}
 	ended chan struct{}
+	// deletion is the tenant whose deletion was last gone on with, zero at the
+	// beginning of the list; the loop's.
+	deletion uuid.UUID
 	// reminded is when the log was last told of overdue shredding; the loop's.
 	reminded time.Time
 }

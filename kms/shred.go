@@ -1,6 +1,7 @@
 package kms
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -71,24 +72,25 @@ func (s *Service) DeleteTenant(ctx context.Context, t *Ticket, ref string) (*Ten
 // errTenantDeleted answers to changes of a deleted tenant.
 var errTenantDeleted = &Error{Kind: KindConflict, Detail: "the tenant was deleted"}
 
-// advanceDeletions goes on with every deletion that is not complete.
+// advanceDeletions goes on with every deletion that is not complete. A look that
+// ran out of time is gone on with by the next one, behind the tenant at which it
+// ended, so that one whose erasure fails or hangs does not keep others waiting.
 func (k *Keeper) advanceDeletions() {
 	ctx, cancel := context.WithTimeout(context.Background(), eraseTimeout)
 	defer cancel()
 	s := k.service
 	overdue := 0
-	var after uuid.UUID
 	for {
-		due, err := s.deletions.DueDeletions(ctx, s.clock(), after, keeperBatch)
+		due, err := s.deletions.DueDeletions(ctx, s.clock(), k.deletion, keeperBatch)
 		if err != nil {
 			s.log.Error("keeper: looking for deletions", slog.Any("error", err))
 			return
 		}
 		for _, id := range due {
-			if k.stopped() {
+			if k.stopped() || ctx.Err() != nil {
 				return
 			}
-			after = id
+			k.deletion = id
 			open, err := k.advanceDeletion(ctx, id)
 			if err != nil {
 				s.log.Error("keeper: deleting a tenant", slog.String("tenant", id.String()), slog.Any("error", err))
@@ -98,6 +100,7 @@ func (k *Keeper) advanceDeletions() {
 			}
 		}
 		if len(due) < keeperBatch {
+			k.deletion = uuid.Nil()
 			break
 		}
 	}
@@ -124,8 +127,10 @@ func (k *Keeper) advanceDeletion(ctx context.Context, id uuid.UUID) (overdue boo
 		if err := k.revokeCredentials(ctx, tenant); err != nil {
 			return false, err
 		}
-		if k.stopped() || s.clock().Before(tenant.Deletion.Requested.Add(eraseSettle)) {
-			return false, nil // found again at the next look
+		// The end is reached when a look finds nothing left.
+		left, _, err := s.keys.ListKeys(ctx, tenant.ID, "", Page{Size: 1})
+		if err != nil || len(left) > 0 || k.stopped() || s.clock().Before(tenant.Deletion.Requested.Add(eraseSettle)) {
+			return false, err // found again at the next look
 		}
 		return false, s.endDeletion(ctx, tenant, OpKeeperErase, TenantDeleted)
 	case TenantDeleted:
@@ -162,24 +167,32 @@ func (s *Service) opens(sealing SealingKey) bool {
 	return !replaced
 }
 
-// eraseKeys erases the material of a tenant's keys. Erased ones leave the
-// list, so its first page is the next batch.
-func (k *Keeper) eraseKeys(ctx context.Context, tenant *Tenant) error {
-	for !k.stopped() {
-		keys, _, err := k.service.keys.ListKeys(ctx, tenant.ID, "", Page{Size: eraseBatch})
-		if err != nil || len(keys) == 0 {
-			return err
+// eraseKeys erases the material of a tenant's keys and returns the first error.
+// A key that cannot be erased keeps no other; it is tried again at the next
+// look.
+func (k *Keeper) eraseKeys(ctx context.Context, tenant *Tenant) (first error) {
+	page := Page{Size: eraseBatch}
+	for {
+		keys, next, err := k.service.keys.ListKeys(ctx, tenant.ID, "", page)
+		if err != nil {
+			return cmp.Or(first, err)
 		}
 		for _, key := range keys {
 			if k.stopped() {
-				return nil
+				return first
 			}
 			if err := k.service.eraseKey(ctx, key); err != nil {
-				return err
+				first = cmp.Or(first, err)
+			}
+			if ctx.Err() != nil {
+				return cmp.Or(first, ctx.Err())
 			}
 		}
+		if next == "" {
+			return first
+		}
+		page.Token = next
 	}
-	return nil
 }
 
 // eraseKey destroys a key of a deleted tenant, whatever its state.
@@ -199,26 +212,29 @@ func (s *Service) eraseKey(ctx context.Context, key *Key) error {
 // revokeCredentials revokes a deleted tenant's credentials, which nobody can
 // use any more, so that an old row of the tenant, put back, brings none to
 // life.
-func (k *Keeper) revokeCredentials(ctx context.Context, tenant *Tenant) error {
+func (k *Keeper) revokeCredentials(ctx context.Context, tenant *Tenant) (first error) {
 	page := Page{Size: eraseBatch}
 	for {
 		list, next, err := k.service.credentials.ListCredentials(ctx, tenant.ID, page)
 		if err != nil {
-			return err
+			return cmp.Or(first, err)
 		}
 		for _, c := range list {
 			if k.stopped() {
-				return nil
+				return first
 			}
 			if !c.Revoked.IsZero() {
 				continue
 			}
 			if err := k.service.revokeDeleted(ctx, tenant, c); err != nil {
-				return err
+				first = cmp.Or(first, err)
+			}
+			if ctx.Err() != nil {
+				return cmp.Or(first, ctx.Err())
 			}
 		}
 		if next == "" {
-			return nil
+			return first
 		}
 		page.Token = next
 	}

@@ -194,6 +194,16 @@ func TestErasureGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
+func TestKeyThatCannotBeErasedKeepsNoOther(t *testing.T) {
+	s := keep(t, func(s *stage) {
+		deleting(time.Hour)(s)
+		s.failOnce = "destroy key"
+	}, nil)
+	if times(s, "destroy key") != 3 || s.keys != 1 || s.key.Tenant.State != kms.TenantDeleting {
+		t.Errorf("steps %v, %d keys left, state %s", s.steps, s.keys, s.key.Tenant.State)
+	}
+}
+
 func TestErasureWithoutItsIntentDoesNotHappen(t *testing.T) {
 	s := keep(t, func(s *stage) {
 		deleting(time.Hour)(s)
