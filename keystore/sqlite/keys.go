@@ -98,22 +98,24 @@ func (db *DB) queryKeys(ctx context.Context, query string, args ...any) (all []*
 
 // InsertKey implements keystore.KeyDriver.
 func (db *DB) InsertKey(ctx context.Context, p keystore.InsertKeyParams) error {
+	return db.write(ctx, func(tx transaction) error { return execInsertKey(ctx, tx, &p) })
+}
+
+func execInsertKey(ctx context.Context, tx transaction, p *keystore.InsertKeyParams) error {
 	k := &p.Key
-	return db.write(ctx, func(tx transaction) error {
-		_, err := tx.exec(ctx, insertKey, k.Tenant[:], k.ID[:], k.Project, k.Name, k.Spec, k.Usage,
-			k.Protection, k.State, k.Description, k.Tags, k.Created, k.DeletionDate, k.DeletionProtection,
-			k.Origin, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision,
-			k.Code.MAC, codeVersion(k.Code))
-		if err != nil {
-			return err
-		}
-		if err := execInsertVersion(ctx, tx, k, &p.Version); err != nil {
-			return err
-		}
-		n := &p.Name
-		_, err = tx.exec(ctx, insertKeyName, n.Tenant[:], n.Name, n.Kind, n.Key[:], n.Code.MAC, codeVersion(n.Code))
+	_, err := tx.exec(ctx, insertKey, k.Tenant[:], k.ID[:], k.Project, k.Name, k.Spec, k.Usage,
+		k.Protection, k.State, k.Description, k.Tags, k.Created, k.DeletionDate, k.DeletionProtection,
+		k.Origin, k.RotationPeriod, k.NextRotation, k.Due, k.PrimaryVersion, k.HighestVersion, k.Revision,
+		k.Code.MAC, codeVersion(k.Code))
+	if err != nil {
 		return err
-	})
+	}
+	if err := execInsertVersion(ctx, tx, k, &p.Version); err != nil {
+		return err
+	}
+	n := &p.Name
+	_, err = tx.exec(ctx, insertKeyName, n.Tenant[:], n.Name, n.Kind, n.Key[:], n.Code.MAC, codeVersion(n.Code))
+	return err
 }
 
 // UpdateKey implements keystore.KeyDriver.

@@ -61,15 +61,17 @@ func tenantTargets(r *keystore.TenantRow) []any {
 
 // InsertTenant implements keystore.TenantDriver.
 func (db *DB) InsertTenant(ctx context.Context, p keystore.InsertTenantParams) error {
+	return db.write(ctx, func(tx transaction) error { return execInsertTenant(ctx, tx, &p) })
+}
+
+func execInsertTenant(ctx context.Context, tx transaction, p *keystore.InsertTenantParams) error {
 	t := &p.Tenant
-	return db.write(ctx, func(tx transaction) error {
-		_, err := tx.exec(ctx, insertTenant, t.ID[:], t.Name, t.Tier, t.State, t.AllowSealed,
-			t.SealingID[:], t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Created, t.Revision, t.Code.MAC, codeVersion(t.Code))
-		if err != nil {
-			return err
-		}
-		return execInsertProject(ctx, tx, &p.Project)
-	})
+	_, err := tx.exec(ctx, insertTenant, t.ID[:], t.Name, t.Tier, t.State, t.AllowSealed,
+		t.SealingID[:], t.SealingDomain[:], t.SealingGeneration, t.SealingWrapped, t.Created, t.Revision, t.Code.MAC, codeVersion(t.Code))
+	if err != nil {
+		return err
+	}
+	return execInsertProject(ctx, tx, &p.Project)
 }
 
 // UpdateTenant implements keystore.TenantDriver.
