@@ -16,6 +16,8 @@ var importKeys = map[kms.ImportWrapping]struct {
 }{
 	kms.ImportRSAAES: {kms.SpecRSA3072, kms.AlgRSAOAEPSHA256},
 	kms.ImportSM2:    {kms.SpecSM2, kms.AlgSM2PKE},
+
+	kms.ImportSM2Enveloped: {kms.SpecSM2, kms.AlgSM2PKE},
 }
 
 // rsaWrapSize is the length of the first part of RSA_AES_KEY_WRAP_SHA_256: a
@@ -75,6 +77,9 @@ func (d *Device) Import(ctx context.Context, id kms.NodeID, key *kms.Key, v *kms
 
 // unwrapImport takes a key out of what it travelled in.
 func (d *Device) unwrapImport(m kms.ImportMaterial) ([]byte, error) {
+	if m.Wrapping == kms.ImportSM2Enveloped {
+		return d.openEnveloped(m)
+	}
 	k := importKeys[m.Wrapping]
 	open := Call{Verb: kms.VerbDecrypt, Algorithm: k.alg, Spec: k.spec, Input: m.Wrapped}
 	if m.Wrapping == kms.ImportSM2 {
@@ -105,6 +110,18 @@ func (d *Device) unwrapImport(m kms.ImportMaterial) ([]byte, error) {
 	unwrap := Call{Verb: kms.VerbUnwrap, Algorithm: algAESKWP, Spec: kms.SpecAES256, Input: m.Wrapped[rsaWrapSize:]}
 	err = d.onEngine(&unwrap, wrapping.Material, kms.UsageWrapUnwrap)
 	return unwrap.Output, err
+}
+
+// openEnveloped takes an SM2 key out of an SM2EnvelopedKey.
+func (d *Device) openEnveloped(m kms.ImportMaterial) (key []byte, err error) {
+	opener, ok := d.engine.token.(EnvelopeOpener)
+	if !ok {
+		return nil, fmt.Errorf("the engine opens no enveloped keys")
+	}
+	if key, err = opener.OpenEnveloped(m.Private, m.Wrapped); ClassOf(err) == ClassRequest {
+		return nil, kms.ErrImport
+	}
+	return key, err
 }
 
 // onEngine runs one call with a key that is loaded for it alone.

@@ -28,3 +28,17 @@ type Importer interface {
 	// take is ClassUnsupported.
 	Import(spec kms.Spec, usage kms.Usage, key []byte) (Generated, error)
 }
+
+// EnvelopeOpener is a Token that opens keys in the envelope of GB/T 35276.
+type EnvelopeOpener interface {
+	// OpenEnveloped takes an SM2 key out of an SM2EnvelopedKey (GB/T
+	// 35276-2017, 7.4), which was made for the SM2 decryption key in material:
+	//
+	//	SEQUENCE { symAlgID AlgorithmIdentifier, symEncryptedKey SM2Cipher,
+	//	           sm2PublicKey BIT STRING, sm2EncryptedPrivateKey BIT STRING }
+	//
+	// with SM4 in ECB, without padding. It returns the key as Import takes it,
+	// with the public key that the envelope states: Import compares the two.
+	// Whatever is wrong with the envelope is ClassRequest.
+	OpenEnveloped(material, enveloped []byte) ([]byte, error)
+}

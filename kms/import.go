@@ -3,6 +3,7 @@ package kms
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -11,11 +12,20 @@ type ImportWrapping string
 
 // The ways. RSA_AES_KEY_WRAP_SHA_256 is RSAES-OAEP with SHA-256 of a fresh
 // AES-256 key, followed by the key wrapped under it by RFC 5649 (PKCS#11
-// v2.40, 2.1.21); SM2PKE is SM2 encryption, C1C3C2, of the key itself.
+// v2.40, 2.1.21); SM2PKE is SM2 encryption, C1C3C2, of the key itself;
+// SM2_ENVELOPED_KEY is the SM2EnvelopedKey of GB/T 35276-2017, 7.4, for SM2
+// keys only: SM4 in ECB under a key that is encrypted by SM2.
 const (
-	ImportRSAAES ImportWrapping = "RSA_AES_KEY_WRAP_SHA_256"
-	ImportSM2    ImportWrapping = "SM2PKE"
+	ImportRSAAES       ImportWrapping = "RSA_AES_KEY_WRAP_SHA_256"
+	ImportSM2          ImportWrapping = "SM2PKE"
+	ImportSM2Enveloped ImportWrapping = "SM2_ENVELOPED_KEY"
 )
+
+var importWrappings = []ImportWrapping{ImportRSAAES, ImportSM2, ImportSM2Enveloped}
+
+// ImportWrappings returns the ways, in the order in which they are documented.
+// The caller must not change them.
+func ImportWrappings() []ImportWrapping { return importWrappings }
 
 // importTTL is how long import parameters are good for: long enough for a
 // ceremony across two rooms, short enough that a stolen token is worth little.
@@ -23,8 +33,8 @@ const importTTL = 24 * time.Hour
 
 // Bounds of an import in bytes: PKCS#8 of an RSA-4096 key takes 2.4 KiB.
 const (
-	maxImportToken = 8 << 10
-	maxImportKey   = 16 << 10
+	MaxImportToken = 8 << 10
+	MaxImportKey   = 16 << 10
 )
 
 // ImportParameters are what a key is wrapped for.
@@ -61,8 +71,8 @@ func (s *Service) ImportParameters(ctx context.Context, t *Ticket, wrapping Impo
 }
 
 func checkWrapping(w ImportWrapping) error {
-	if w != ImportRSAAES && w != ImportSM2 {
-		return Errorf(KindInvalidArgument, "wrapping: must be %s or %s", ImportRSAAES, ImportSM2)
+	if !slices.Contains(importWrappings, w) {
+		return Errorf(KindInvalidArgument, "wrapping: must be one of %v", importWrappings)
 	}
 	return nil
 }
@@ -77,7 +87,7 @@ type ImportKeyInput struct {
 	Wrapping ImportWrapping
 	Token    []byte
 	// Wrapped is the key under the parameters' public key: symmetric keys as
-	// their bytes, others as PKCS#8 in DER.
+	// their bytes, others as PKCS#8 in DER, or an SM2EnvelopedKey.
 	Wrapped []byte
 }
 
@@ -92,7 +102,10 @@ func (s *Service) ImportKey(ctx context.Context, t *Ticket, in ImportKeyInput) (
 			if err := checkWrapping(in.Wrapping); err != nil {
 				return err
 			}
-			if len(in.Token) == 0 || len(in.Token) > maxImportToken || len(in.Wrapped) == 0 || len(in.Wrapped) > maxImportKey {
+			if in.Wrapping == ImportSM2Enveloped && in.Spec != SpecSM2 {
+				return Errorf(KindInvalidArgument, "wrapping: %s is for keys of spec %s", ImportSM2Enveloped, SpecSM2)
+			}
+			if len(in.Token) == 0 || len(in.Token) > MaxImportToken || len(in.Wrapped) == 0 || len(in.Wrapped) > MaxImportKey {
 				return ErrImport
 			}
 			key, err = s.newKey(ctx, t, in.CreateKeyInput)
