@@ -93,6 +93,7 @@ type Store struct {
 	credentials cache[uuid.UUID, *kms.Credential]
 	gate        *loadGate
 	collector   *collector
+	alarms      alarms
 
 	// tenantEpoch, from 1, grows after any tenant was dropped from the cache.
 	// A key that was bound to its tenant in the current epoch needs no look-up
@@ -247,14 +248,22 @@ func (s *Store) decoded(err error) error {
 	return translate(err)
 }
 
-// damaged reports an object that cannot be used.
+// damaged reports an object that cannot be used: it is counted every time and
+// logged once an interval.
 func (s *Store) damaged(err error) {
-	if row, ok := errors.AsType[*RowError](err); ok && row.Forged() {
+	row, ok := errors.AsType[*RowError](err)
+	forged := ok && row.Forged()
+	if forged {
 		s.collector.forged.Add(1)
+	} else {
+		s.collector.damaged.Add(1)
+	}
+	switch {
+	case ok && !s.alarms.due(*row, s.now()):
+	case forged:
 		s.log.Error("stored object was not written by this service and is refused",
 			slog.String("alarm", "row_authentication"), slog.Any("error", err))
-		return
+	default:
+		s.log.Error("stored object is damaged and refused", slog.Any("error", err))
 	}
-	s.collector.damaged.Add(1)
-	s.log.Error("stored object is damaged and refused", slog.Any("error", err))
 }
