@@ -46,6 +46,7 @@ func (w *world) doable() map[string]func() request {
 	second := sync.OnceValue(w.secondOperator)
 	return map[string]func() request{
 		"create-key":                   func() request { return post("/v1/keys", `{"spec":"AES_256"}`) },
+		"import-key":                   w.importable,
 		"update-key":                   func() request { return request{"PATCH", key(), w.acme.token, `{"description":"x"}`} },
 		"delete-key":                   func() request { return request{"DELETE", key(), w.acme.token, ""} },
 		"rotate-key":                   func() request { return post(key()+"/rotate", "") },

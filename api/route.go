@@ -123,7 +123,7 @@ func (r *Route) Objects() []Object {
 func Routes() []Route {
 	var table []Route
 	for _, group := range [][]Route{
-		keyRoutes(), versionRoutes(), aliasRoutes(),
+		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant),
 		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), approvalRoutes(), nodeRoutes(),

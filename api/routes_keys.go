@@ -68,20 +68,25 @@ func keyRoutes() []Route {
 }
 
 func createKey(c *call, in *CreateKeyRequest) (*KeyResponse, error) {
-	rotation, err := rotationPeriod(in.RotationDays)
+	made, err := createInput(in)
 	if err != nil {
 		return nil, err
 	}
-	key, err := c.service.CreateKey(c.context, &c.ticket, kms.CreateKeyInput{
-		Name: in.Name, Spec: in.Spec, Usage: in.Usage, Project: in.Project, Protection: in.Protection,
-		Description: in.Description, Tags: in.Tags, DeletionProtection: in.DeletionProtection,
-		RotationPeriod: rotation,
-	})
+	key, err := c.service.CreateKey(c.context, &c.ticket, made)
 	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
-	c.created(key.ID)
+	c.createdKey(key.ID)
 	return c.key(key), nil
+}
+
+func createInput(in *CreateKeyRequest) (kms.CreateKeyInput, error) {
+	rotation, err := rotationPeriod(in.RotationDays)
+	return kms.CreateKeyInput{
+		Name: in.Name, Spec: in.Spec, Usage: in.Usage, Project: in.Project, Protection: in.Protection,
+		Description: in.Description, Tags: in.Tags, DeletionProtection: in.DeletionProtection,
+		RotationPeriod: rotation,
+	}, err
 }
 
 func listKeys(c *call, _ *NoBody) (*KeyListResponse, error) {

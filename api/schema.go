@@ -32,6 +32,8 @@ import (
 var bounds = map[string]int{
 	"MaxInput":         kms.MaxInput,
 	"MaxUserID":        kms.MaxUserID,
+	"MaxImportToken":   kms.MaxImportToken,
+	"MaxImportKey":     kms.MaxImportKey,
 	"MaxNameLength":    kms.MaxNameLength,
 	"MaxDescription":   kms.MaxDescription,
 	"MinDataKey":       kms.MinDataKey,
@@ -70,6 +72,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.KeyState]():        values(kms.KeyEnabled, kms.KeyDisabled, kms.KeyPendingDeletion),
 	reflect.TypeFor[kms.VersionState]():    values(kms.VersionEnabled, kms.VersionDisabled, kms.VersionPendingDestruction, kms.VersionDestroyed),
 	reflect.TypeFor[kms.Origin]():          values(kms.OriginGenerated, kms.OriginImportedProcess),
+	reflect.TypeFor[kms.ImportWrapping]():  values(kms.ImportWrappings()...),
 	reflect.TypeFor[kms.Tier]():            values(kms.Tiers()...),
 	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended, kms.TenantDeleting, kms.TenantDeleted, kms.TenantShredded),
 	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),

@@ -16,6 +16,8 @@ import (
 // new route needs an entry, or TestForeignAndMissingObjectsLookTheSame fails.
 var samples = map[string]string{
 	"create-key":                   `{"spec":"AES_256"}`,
+	"import-parameters":            `{"wrapping":"RSA_AES_KEY_WRAP_SHA_256"}`,
+	"import-key":                   `{"spec":"AES_256","wrapping":"RSA_AES_KEY_WRAP_SHA_256","token":"AAAA","wrapped_key":"AAAA"}`,
 	"update-key":                   `{"description":"changed"}`,
 	"rotate-key":                   ``,
 	"enable-key":                   ``,

@@ -51,7 +51,7 @@ type tenant struct {
 	token string
 }
 
-var everything = []string{"key:*", "key:manage", "key:destroy", "key:cancel-deletion", "tenant:admin", "usage:read"}
+var everything = []string{"key:*", "key:manage", "key:destroy", "key:cancel-deletion", "key:import", "tenant:admin", "usage:read"}
 
 // lockedBuffer collects a log.
 type lockedBuffer struct {
