@@ -42,6 +42,8 @@ type call struct {
 	// changes marks a call that changes stored state: doing it twice is not
 	// doing it once, so that its repetitions carry one Idempotency-Key.
 	changes bool
+	// prepares marks a POST that neither uses a key nor changes anything.
+	prepares bool
 }
 
 // invoke makes a call whose answer is a T.

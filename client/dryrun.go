@@ -44,7 +44,7 @@ type dryRunAnswer struct {
 
 // asking turns a call into one that only asks.
 func (k call) asking() (call, error) {
-	if k.method == http.MethodGet {
+	if k.method == http.MethodGet || k.prepares {
 		return k, invalid("a dry run is for calls that use a key or change something")
 	}
 	query := maps.Clone(k.query)

@@ -57,7 +57,7 @@ func TestConstantsAreThoseOfTheService(t *testing.T) {
 		}
 	}
 	ours := map[string][]string{}
-	for _, f := range []string{"spec.go", "tenants.go", "client.go"} {
+	for _, f := range []string{"spec.go", "tenants.go", "client.go", "import.go"} {
 		for name, values := range constants(t, f) {
 			ours[name] = append(ours[name], values...)
 		}
@@ -65,7 +65,7 @@ func TestConstantsAreThoseOfTheService(t *testing.T) {
 	for theirName, ourName := range map[string]string{
 		"Spec": "Spec", "Usage": "Usage", "Protection": "Protection", "KeyState": "KeyState", "VersionState": "VersionState", "Origin": "Origin",
 		"Algorithm": "Algorithm", "SM2Order": "SM2Order", "SignatureFormat": "SignatureFormat", "Digest": "HashFunction",
-		"Tier": "Tier", "TenantState": "TenantState", "Urgency": "Urgency",
+		"Tier": "Tier", "TenantState": "TenantState", "Urgency": "Urgency", "ImportWrapping": "ImportWrapping",
 	} {
 		theirs := service[theirName]
 		if len(theirs) == 0 {
@@ -105,7 +105,7 @@ func compareSets(t *testing.T, what string, ours, theirs []string) {
 func TestSizesAreThoseOfTheService(t *testing.T) {
 	if client.MaxInput != kms.MaxInput || client.MinDataKey != kms.MinDataKey || client.MaxDataKey != kms.MaxDataKey || client.MaxRandom != kms.MaxRandom ||
 		client.MaxWrap != kms.MaxWrap || client.MinDerived != kms.MinDerived || client.MaxDerived != kms.MaxDerived ||
-		client.MaxDeriveContext != kms.MaxDeriveContext {
+		client.MaxDeriveContext != kms.MaxDeriveContext || client.MaxImportKey != kms.MaxImportKey {
 		t.Error("the sizes differ from those of kms")
 	}
 }

@@ -48,6 +48,13 @@ var calls = []struct {
 	{"CreateKey, spec only", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.CreateKey(ctx, client.CreateKeyInput{Spec: client.SpecSM4}))
 	}, "POST", "/v1/keys", `{"spec":"SM4"}`},
+	{"ImportParameters", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ImportParameters(ctx, client.ImportSM2))
+	}, "POST", "/v1/import-parameters", `{"wrapping":"SM2PKE"}`},
+	{"ImportKey", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ImportKey(ctx, client.ImportKeyInput{CreateKeyInput: client.CreateKeyInput{Name: "a/b", Spec: client.SpecSM4},
+			Wrapping: client.ImportSM2, Token: []byte("hi"), WrappedKey: []byte("a")}))
+	}, "POST", "/v1/import", `{"name":"a/b","spec":"SM4","wrapping":"SM2PKE","token":"aGk=","wrapped_key":"YQ=="}`},
 	{"GetKey", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetKey(ctx, "a/b/c.d")) },
 		"GET", "/v1/keys/a%2Fb%2Fc.d", ""},
 	{"ListKeys", func(ctx context.Context, c *client.Client) (any, error) {

@@ -29,16 +29,31 @@ func rounds(short, full int) int {
 // post makes a request of the API. It returns status 0 when there was no
 // answer, as when the service was killed under it.
 func (p *devProcess) post(credential, path string, body any) (int, map[string]any) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		panic(err)
+	return p.send(http.MethodPost, credential, path, body)
+}
+
+func (p *devProcess) get(credential, path string) (int, map[string]any) {
+	return p.send(http.MethodGet, credential, path, nil)
+}
+
+// send makes a request, without a body when that is nil.
+func (p *devProcess) send(method, credential, path string, body any) (int, map[string]any) {
+	var content io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			panic(err)
+		}
+		content = bytes.NewReader(raw)
 	}
-	req, err := http.NewRequest(http.MethodPost, "http://"+p.address+path, bytes.NewReader(raw))
+	req, err := http.NewRequest(method, "http://"+p.address+path, content)
 	if err != nil {
 		panic(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+credential)
-	req.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil

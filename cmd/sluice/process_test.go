@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json/v2"
 	"io"
 	"os"
 	"os/exec"
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// devProcess is a running `sluice dev`.
+// devProcess is a running `sluice dev` or `sluice server`.
 type devProcess struct {
 	cmd     *exec.Cmd
 	address string // host:port of the API
@@ -60,22 +61,17 @@ type devProcess struct {
 // startDev runs `sluice dev` on free ports and waits until it is ready.
 func startDev(t testing.TB, program, dir string, args ...string) *devProcess {
 	t.Helper()
-	p := &devProcess{dir: dir}
-	p.cmd = exec.Command(program, append([]string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, args...)...)
-	p.cmd.Stderr = os.Stderr
-	out, err := p.cmd.StdoutPipe()
+	cmd := exec.Command(program, append([]string{"dev", "--data-dir", dir, "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"}, args...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && p.ops == "" {
-		fields := strings.Fields(lines.Text())
+	p := &devProcess{cmd: cmd, dir: dir}
+	p.start(t, out, func(line string) {
+		fields := strings.Fields(line)
 		if len(fields) < 2 {
-			continue
+			return
 		}
 		switch fields[0] {
 		case "API":
@@ -83,12 +79,47 @@ func startDev(t testing.TB, program, dir string, args ...string) *devProcess {
 		case "operations":
 			p.ops = strings.TrimPrefix(fields[1], "http://")
 		}
+	})
+	return p
+}
+
+// startServer runs `sluice server` and waits until it is ready.
+func startServer(t testing.TB, program, dir string, args ...string) *devProcess {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"server"}, args...)...)
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &devProcess{cmd: cmd, dir: dir}
+	p.start(t, out, func(line string) {
+		var entry struct{ API, Ops string }
+		if err := json.Unmarshal([]byte(line), &entry, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Logf("%s: %v", line, err)
+			return
+		}
+		p.address, p.ops = entry.API, entry.Ops
+		if p.ops == "" {
+			t.Log(line)
+		}
+	})
+	return p
+}
+
+// start starts the process and reads its output until it tells its addresses.
+func (p *devProcess) start(t testing.TB, out io.Reader, read func(line string)) {
+	t.Helper()
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	for lines := bufio.NewScanner(out); p.ops == "" && lines.Scan(); {
+		read(lines.Text())
 	}
 	go io.Copy(io.Discard, out)
 	if p.ops == "" {
-		t.Fatal("sluice dev did not get ready")
+		t.Fatal("the program did not get ready")
 	}
-	return p
 }
 
 // stop ends the process as an operator would and returns how it ended.

@@ -27,35 +27,11 @@ leaves it. RSA keys take seconds.`,
 		Example: `  sluice key create --spec SM2 payments/orders
   sluice key create --spec AES_256 backups --tag team=storage --deletion-protection
   sluice key create --spec RSA_3072 --usage ENCRYPT_DECRYPT mailbox`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return argument("NAME")(c, args)
-		},
+		Args: nameOrNone,
 	})
-	f := c.Flags()
-	f.StringVar((*string)(&in.Spec), "spec", "", "`SPEC` of the key (required): "+join(specs()))
-	f.StringVar((*string)(&in.Usage), "usage", "", "`USAGE` of the key: "+join(usages())+" (default: that of the spec)")
-	f.StringVar(&in.Project, "project", "", "`PROJECT` to create it in (default: the credential's)")
-	f.StringVar((*string)(&in.Protection), "protection", "",
-		"`LEVEL`: HSM, or SEALED to allow use in process memory where no HSM offers the spec (default: the strongest)")
-	f.StringVar(&in.Description, "description", "", "`TEXT` about the key, at most 1024 bytes")
-	tagFlag(c, &tags, "tag of the key as `NAME=VALUE`; repeat for more")
-	f.BoolVar(&in.DeletionProtection, "deletion-protection", false, "refuse to schedule the key's deletion")
-	f.IntVar(&in.RotationDays, "rotation-days", 0, "`NUMBER` of days between scheduled rotations, 1 to 3650 (default: there are none)")
-	choices(c, "spec", specs()...)
-	choices(c, "usage", usages()...)
-	choices(c, "protection", kms.ProtectionHSM, kms.ProtectionSealed)
-	noCompletion(c, "project", "description", "rotation-days")
+	newKeyFlags(c, &in, &tags)
 	return p.verb(c, func(s *session) (err error) {
-		if in.Spec == "" {
-			return usage(c, "--spec is missing")
-		}
-		if len(s.args) > 0 {
-			in.Name = s.args[0]
-		}
-		if in.Tags, err = parseTags(c, tags); err != nil {
+		if err := readNewKey(s, &in, tags); err != nil {
 			return err
 		}
 		ctx, api, err := s.connect()
@@ -64,6 +40,44 @@ leaves it. RSA keys take seconds.`,
 		}
 		return s.showKey(api.CreateKey(ctx, in))
 	})
+}
+
+// newKeyFlags adds the flags that say what a new key shall be.
+func newKeyFlags(c *cobra.Command, in *client.CreateKeyInput, tags *[]string) {
+	f := c.Flags()
+	f.StringVar((*string)(&in.Spec), "spec", "", "`SPEC` of the key (required): "+join(specs()))
+	f.StringVar((*string)(&in.Usage), "usage", "", "`USAGE` of the key: "+join(usages())+" (default: that of the spec)")
+	f.StringVar(&in.Project, "project", "", "`PROJECT` to create it in (default: the credential's)")
+	f.StringVar((*string)(&in.Protection), "protection", "",
+		"`LEVEL`: HSM, or SEALED to allow use in process memory where no HSM offers the spec (default: the strongest)")
+	f.StringVar(&in.Description, "description", "", "`TEXT` about the key, at most 1024 bytes")
+	tagFlag(c, tags, "tag of the key as `NAME=VALUE`; repeat for more")
+	f.BoolVar(&in.DeletionProtection, "deletion-protection", false, "refuse to schedule the key's deletion")
+	f.IntVar(&in.RotationDays, "rotation-days", 0, "`NUMBER` of days between scheduled rotations, 1 to 3650 (default: there are none)")
+	choices(c, "spec", specs()...)
+	choices(c, "usage", usages()...)
+	choices(c, "protection", kms.ProtectionHSM, kms.ProtectionSealed)
+	noCompletion(c, "project", "description", "rotation-days")
+}
+
+// readNewKey completes the input of a verb that makes a key.
+func readNewKey(s *session, in *client.CreateKeyInput, tags []string) (err error) {
+	if in.Spec == "" {
+		return usage(s.cmd, "--spec is missing")
+	}
+	if len(s.args) > 0 {
+		in.Name = s.args[0]
+	}
+	in.Tags, err = parseTags(s.cmd, tags)
+	return err
+}
+
+// nameOrNone takes the optional NAME of a new key.
+func nameOrNone(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return argument("NAME")(c, args)
 }
 
 func (p *program) keyList() *cobra.Command {

@@ -23,7 +23,7 @@ func (p *program) commands() []*cobra.Command {
 	return []*cobra.Command{
 		group("key", "Create and manage keys",
 			"Create and manage keys. A key is named by its id or its name.",
-			p.keyCreate(), p.keyList(), p.keyGet(), p.keyUpdate(), p.keyRotate(), p.keyEnable(), p.keyDisable(),
+			p.keyCreate(), p.keyImport(), p.keyImportParameters(), p.keyList(), p.keyGet(), p.keyUpdate(), p.keyRotate(), p.keyEnable(), p.keyDisable(),
 			p.keyScheduleDeletion(), p.keyCancelDeletion(), p.keyRotation(), p.keyVersions(), p.keyAliases()),
 		p.sign(), p.verify(), p.encrypt(), p.decrypt(), p.reencrypt(), p.mac(), p.verifyMAC(),
 		p.dataKey(), p.wrap(), p.unwrap(), p.sharedSecret(), p.derive(), p.encapsulate(), p.decapsulate(),

@@ -66,6 +66,8 @@ const tenant = `{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","tier
 // answers are by method and path.
 var answers = map[string]string{
 	"POST /v1/keys":                                           key("orders/eu", "ENABLED", versions),
+	"POST /v1/import":                                         key("orders/eu", "ENABLED", versions),
+	"POST /v1/import-parameters":                              `{"wrapping":"SM2PKE","public_key":"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n","token":"dG9rZW4=","expires_at":"2026-01-03T03:04:05Z",` + charge + `}`,
 	"GET /v1/keys/orders%2Feu":                                key("orders/eu", "ENABLED", versions),
 	"PATCH /v1/keys/orders%2Feu":                              key("orders/eu", "ENABLED", versions),
 	"POST /v1/keys/orders%2Feu/rotate":                        key("orders/eu", "ENABLED", versions),

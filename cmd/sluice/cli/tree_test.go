@@ -34,7 +34,7 @@ var verbs = []string{
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm status",
 	"key alias delete", "key alias list", "key alias set",
-	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key list", "key rotate", "key rotation",
+	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key import", "key import-parameters", "key list", "key rotate", "key rotation",
 	"key schedule-deletion", "key update",
 	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
 	"mac", "project create", "project list", "public", "random", "reencrypt", "shared-secret", "sign",
@@ -43,7 +43,7 @@ var verbs = []string{
 }
 
 // readers are the verbs on keys that neither use one nor change anything.
-var readers = []string{"key alias list", "key get", "key list", "public"}
+var readers = []string{"key alias list", "key get", "key import-parameters", "key list", "public"}
 
 func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
