@@ -67,6 +67,9 @@ type answer struct {
 	Valid      bool    `json:"valid"`
 	Version    uint32  `json:"version"`
 	PEM        string  `json:"pem"`
+	PublicKey  string  `json:"public_key"`
+	Token      []byte  `json:"token"`
+	Origin     string  `json:"origin"`
 	Credential string  `json:"credential"`
 	Code       string  `json:"code"`
 	Detail     string  `json:"detail"`
