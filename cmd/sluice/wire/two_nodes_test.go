@@ -24,13 +24,16 @@ type apiNode struct {
 }
 
 // twoNodes starts two API nodes, each with an HSM token of one domain, on one
-// PostgreSQL database.
-func twoNodes(t *testing.T) (a, b *apiNode) {
+// PostgreSQL database, which the second reaches through a line that can be
+// cut.
+func twoNodes(t *testing.T) (a, b *apiNode, toDatabase *line) {
 	t.Helper()
 	wiretest.Require(t)
 	urls := pgtest.Require(t).EmptyDatabase(t)
 	dir := t.TempDir()
-	put(t, dir, "service.url", []byte(urls.Service))
+	toDatabase = newLine(t, urls.Service)
+	put(t, dir, "service-1.url", []byte(urls.Service))
+	put(t, dir, "service-2.url", []byte(toDatabase.url))
 	put(t, dir, "owner.url", []byte(urls.Owner))
 	ceremony := "name: two\nfile: " + filepath.Join(dir, "domain.json") + "\nmembers:\n"
 	var tokens []string
@@ -61,12 +64,12 @@ func twoNodes(t *testing.T) (a, b *apiNode) {
 		put(t, dir, name, []byte(fmt.Sprintf(`
 node: api-%d
 data_dir: %s
-database: {driver: postgres, url_file: %s/service.url, owner_url_file: %s/owner.url, staleness: 2s}
+database: {driver: postgres, url_file: %s/service-%d.url, owner_url_file: %s/owner.url, staleness: 2s}
 hsm:
   domains:
     - file: %s/domain.json
       tokens:
-        - %s`, i, data, dir, dir, dir, tokens[i-1])))
+        - %s`, i, data, dir, i, dir, dir, tokens[i-1])))
 		config, err := wire.LoadConfig(filepath.Join(dir, name), func() []string { return nil })
 		if err != nil {
 			t.Fatal(err)
@@ -98,7 +101,7 @@ hsm:
 		t.Fatal(err)
 	}
 	a.Operator = string(raw[:len(raw)-1])
-	return a, b
+	return a, b, toDatabase
 }
 
 // within calls f until it holds, and fails when that takes longer than the
@@ -119,7 +122,7 @@ func within(t *testing.T, promise time.Duration, what string, f func() bool) {
 
 // Disable, revoke and suspend take effect on every API node within a second.
 func TestChangeTakesEffectOnTheOtherNodeWithinASecond(t *testing.T) {
-	a, b := twoNodes(t)
+	a, b, _ := twoNodes(t)
 	status, tenant := call(t, a.Service, a.Operator, http.MethodPost, "/v1/tenants", object{"name": "acme", "tier": "gold"})
 	if status != http.StatusCreated {
 		t.Fatalf("%d %s", status, tenant.Detail)
