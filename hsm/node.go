@@ -1,6 +1,7 @@
 package hsm
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -29,10 +30,14 @@ const (
 	// failed meanwhile, so that a flood of bad ciphertexts does not turn into
 	// a flood of canaries.
 	canaryTTL = 100 * time.Millisecond
-	// maxStrikes is how many calls in a row may fail by the token's own fault
-	// before the node goes out although its canary sings: a token can be well
-	// in what the canary does and broken in another function.
-	maxStrikes = 5
+	// A node goes out although its canary sings when too many calls fail by
+	// the token's own fault, since a token can be well in what the canary does
+	// and broken in another function: each failure counts strikeWeight, each
+	// success takes one off again, and maxStrikes is too many. So five in a row
+	// are, and more than a ninth of all calls in the long run; one in fifty is
+	// borne.
+	strikeWeight = 8
+	maxStrikes   = 5 * strikeWeight
 )
 
 // node is one opening of a token with its workers and handles. It is never
@@ -59,7 +64,7 @@ type node struct {
 
 	epoch      uint64 // of the seat; immutable
 	down       atomic.Bool
-	strikes    atomic.Uint32 // the token's own failures since the last success
+	strikes    atomic.Int32 // of the token's own failures
 	operations atomic.Uint64
 	errors     atomic.Uint64
 
@@ -167,8 +172,8 @@ func (n *node) call(c *Call) (time.Duration, error) {
 		crew, limit = n.slow, slowLimit
 	}
 	a := crew.do(request{call: c, limit: limit})
-	if a.err == nil && n.strikes.Load() != 0 {
-		n.strikes.Store(0)
+	if a.err == nil && n.strikes.Load() > 0 {
+		n.strikes.Add(-1)
 	}
 	return a.elapsed, a.err
 }
@@ -202,7 +207,12 @@ func (n *node) healthy() bool {
 	if n.canaryAt.After(asked.Add(-canaryTTL)) {
 		return true
 	}
-	if err := n.load(nil, n.token.Probe); err != nil {
+	err := n.load(nil, n.token.Probe)
+	if err != nil && !errors.Is(err, errHung) {
+		// What fails now and then fails the canary now and then.
+		err = n.load(nil, n.token.Probe)
+	}
+	if err != nil {
 		n.markDown(err)
 		return false
 	}
@@ -211,10 +221,10 @@ func (n *node) healthy() bool {
 }
 
 // blame counts a failure that was the token's own, and takes the node out of
-// service when the canary fails too or too many came in a row.
+// service when the canary fails too or they are too many.
 func (n *node) blame(cause error) {
 	n.noteError(cause)
-	if n.strikes.Add(1) >= maxStrikes {
+	if n.strikes.Add(strikeWeight) >= maxStrikes {
 		n.markDown(cause)
 		return
 	}

@@ -19,6 +19,9 @@ const (
 	// one that stays away is asked every few seconds.
 	reopenFirst = 200 * time.Millisecond
 	reopenMax   = 5 * time.Second
+	// maxPoorer is how many openings may be refused for offering less than
+	// before: with the pauses between them, some six seconds.
+	maxPoorer = 5
 	// reopenLimit bounds what opening may wait for between calls into the
 	// module.
 	reopenLimit = 30 * time.Second
@@ -45,7 +48,9 @@ type seat struct {
 	out     atomic.Bool
 	lastErr atomic.Pointer[string] // why no node is open
 
-	epoch uint64 // of the goroutine that opens
+	// Of the goroutine that opens.
+	epoch  uint64
+	poorer int // nodes in a row that offered less than the one before
 	// Of the nodes before the current one.
 	operations, errors atomic.Uint64
 }
@@ -66,7 +71,10 @@ func (s *seat) sit(token Token) error {
 	s.epoch++
 	n, err := newNode(s.config, token, s.epoch, s.log, s.clock)
 	if err == nil {
-		if err = n.prove(s.judge, s.allowUnenforced); err != nil {
+		if err = n.prove(s.judge, s.allowUnenforced); err == nil {
+			err = s.compare(n)
+		}
+		if err != nil {
 			n.close()
 		}
 	}
@@ -80,6 +88,22 @@ func (s *seat) sit(token Token) error {
 	n.errors.Store(s.errors.Load())
 	s.offered.Store(&n.families)
 	s.current.Store(n)
+	return nil
+}
+
+// compare refuses a node that offers less than the one before, a few times: a
+// self-test that met the fault which took that node down says little of what
+// the token can do. Then it is believed.
+func (s *seat) compare(n *node) error {
+	if before := s.offered.Load(); before != nil {
+		for _, f := range *before {
+			if !n.offers(f) && s.poorer < maxPoorer {
+				s.poorer++
+				return fmt.Errorf("the family %s, which the token offered before, failed its self-test", f)
+			}
+		}
+	}
+	s.poorer = 0
 	return nil
 }
 

@@ -162,7 +162,7 @@ type traffic struct {
 }
 
 // keysEach is how many keys of each kind a tenant has in the load.
-const keysEach = 4
+const keysEach = 16
 
 func (p *faultyPool) load(t *testing.T, callers int) *traffic {
 	t.Helper()
@@ -293,6 +293,7 @@ func TestFaultOfANodeFailsNoRequest(t *testing.T) {
 					l.after(200)
 					before := p.node(0).Epoch
 					f.begin(p.modules[0])
+					defer f.end(p.modules[0]) // for the next fault, if this one fails the test
 					if f.leaves {
 						t.Logf("out of service after %v", l.await(t, "down", func() bool { return p.node(0).State == "down" }))
 					}
