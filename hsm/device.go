@@ -38,7 +38,8 @@ type NodeConfig struct {
 	// shall try.
 	Token Token
 	// Reopen opens the token anew once it was closed. nil: a node that goes
-	// down stays down.
+	// down waits for its canary, which is right only where handles cannot be
+	// renumbered.
 	Reopen func(context.Context) (Token, error)
 	Slots  int // concurrent operations, at least 1
 }

@@ -3,6 +3,7 @@ package hsm
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,12 +128,12 @@ func (n *node) retire(stop <-chan struct{}) bool {
 			return false
 		}
 	}
-	for _, c := range n.crews() {
-		if c.hanging() {
-			return false
-		}
-	}
-	return true
+	return !n.hanging()
+}
+
+// hanging tells whether a call that was given up is in the module.
+func (n *node) hanging() bool {
+	return slices.ContainsFunc(n.crews(), (*crew).hanging)
 }
 
 // close ends the workers. Calls that were given up are left to the module.

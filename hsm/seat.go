@@ -158,7 +158,7 @@ func (s *seat) watch(stop <-chan struct{}) {
 			next, pause = time.Time{}, reopenFirst
 			continue
 		}
-		if s.config.Reopen == nil || s.out.Load() || s.clock().Before(next) {
+		if s.out.Load() || s.clock().Before(next) {
 			continue
 		}
 		attempt = make(chan struct{})
@@ -183,7 +183,17 @@ func (s *seat) waitFor(attempt chan struct{}) {
 // they return.
 func (s *seat) recover(stop <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
-	if n := s.current.Load(); n != nil {
+	n := s.current.Load()
+	if s.config.Reopen == nil {
+		// Nothing can take its place, as for the in-process engine: it goes on
+		// when its canary sings and nothing hangs in it.
+		if n != nil && !n.hanging() && n.load(nil, n.token.Probe) == nil {
+			n.strikes.Store(0)
+			n.down.Store(false)
+		}
+		return
+	}
+	if n != nil {
 		if !n.retire(stop) {
 			return // a module must not be closed under its calls
 		}
