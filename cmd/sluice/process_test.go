@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -87,6 +88,8 @@ func startDev(t testing.TB, program, dir string, args ...string) *devProcess {
 func startServer(t testing.TB, program, dir string, args ...string) *devProcess {
 	t.Helper()
 	cmd := exec.Command(program, append([]string{"server"}, args...)...)
+	// What is set for the tests is no setting of the service.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SLUICE_") })
 	out, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
