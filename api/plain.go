@@ -114,7 +114,7 @@ func (sh *shape) scanPlain(body []byte, v reflect.Value) bool {
 		if !ok || !s.byte(':') {
 			return false
 		}
-		i := sh.index(name)
+		i := sh.index(string(name))
 		if i < 0 || seen&(1<<i) != 0 {
 			return false
 		}
@@ -136,16 +136,6 @@ func (sh *shape) scanPlain(body []byte, v reflect.Value) bool {
 		}
 		return s.byte('}') && s.end()
 	}
-}
-
-// index returns the place of the field of a name, -1 when there is none.
-func (sh *shape) index(name []byte) int {
-	for i, f := range sh.fields {
-		if f.name == string(name) {
-			return i
-		}
-	}
-	return -1
 }
 
 // plainScanner takes the tokens of a plain body from its beginning.

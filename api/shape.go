@@ -4,7 +4,6 @@ import (
 	"encoding/json/jsontext"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,12 +118,22 @@ func expectation(t reflect.Type) string {
 	panic(fmt.Sprintf("api: requests have no fields of type %v", t))
 }
 
+// index returns the place of the field of a name, -1 when there is none.
+func (sh *shape) index(name string) int {
+	for i, f := range sh.fields {
+		if f.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
 // locate turns a pointer (RFC 6901) into a place to show, ending in a space,
 // and the field that it lies in. Only names of ours and numbers are shown:
 // the rest of a pointer is the client's.
 func (sh *shape) locate(p jsontext.Pointer) (place string, f *field) {
 	first, rest, deeper := strings.Cut(strings.TrimPrefix(string(p), "/"), "/")
-	i := slices.IndexFunc(sh.fields, func(f *field) bool { return f.name == first })
+	i := sh.index(first)
 	if i < 0 {
 		return "", nil
 	}

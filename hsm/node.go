@@ -156,12 +156,7 @@ func (n *node) crews() []*crew {
 
 // offers tells whether keys of the family can live on the node.
 func (n *node) offers(f kms.Family) bool {
-	for _, have := range n.families {
-		if have == f {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(n.families, f)
 }
 
 // call runs one operation on a slot: on one of the slow lane when it takes

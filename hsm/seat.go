@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -116,15 +117,7 @@ func (s *seat) usable(f kms.Family) bool {
 // canOffer tells whether the token offers the family when it is up.
 func (s *seat) canOffer(f kms.Family) bool {
 	families := s.offered.Load()
-	if families == nil {
-		return false
-	}
-	for _, have := range *families {
-		if have == f {
-			return true
-		}
-	}
-	return false
+	return families != nil && slices.Contains(*families, f)
 }
 
 // watch looks after the seat until stop is closed: it gives up calls that

@@ -11,11 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"uuid"
 
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
-	"github.com/sluice-kms/sluice/kms"
 )
 
 // rounds is the length of a crash loop: SLUICE_CHAOS=full runs the long one.
@@ -136,25 +134,11 @@ func TestAcknowledgedSurvivesKill9(t *testing.T) {
 	if _, err := audit.Verify(journal, audit.VerifyOptions{TornTail: true}); err != nil {
 		t.Errorf("the journal does not verify: %v", err)
 	}
-	seen := map[string]int{}
 	last := startDev(t, program, data) // cuts a torn tail off
 	if err := last.stop(t); err != nil {
 		t.Errorf("stopping: %v", err)
 	}
-	err := audit.Read(journal, 1, func(e *kms.Entry, _ audit.Position) error {
-		if e.Phase == kms.PhaseOutcome && e.RequestID != (uuid.UUID{}) {
-			seen[e.RequestID.String()]++
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id := range acknowledged {
-		if seen[id] != 1 {
-			t.Errorf("request %s was acknowledged and is in the journal %d times", id, seen[id])
-		}
-	}
+	checkJournal(t, journal, acknowledged)
 }
 
 func TestStopEndsCleanlyAndSoon(t *testing.T) {
