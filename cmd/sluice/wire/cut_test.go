@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -10,13 +11,17 @@ import (
 	"time"
 )
 
-// line forwards connections to a database until it is cut.
+// line forwards connections to a database until it is cut, or until those are
+// that listen to announcements.
 type line struct {
 	url string // of the database through the line
 
-	mu    sync.Mutex
-	down  bool
-	conns map[net.Conn]bool
+	mu        sync.Mutex
+	down      bool
+	deaf      bool
+	conns     map[net.Conn]bool
+	listeners map[net.Conn]bool // part of conns, the near ends
+	refused   int               // attempts to listen while the line is deaf
 }
 
 func newLine(t *testing.T, database string) *line {
@@ -31,7 +36,7 @@ func newLine(t *testing.T, database string) *line {
 		t.Fatal(err)
 	}
 	u.Host = listener.Addr().String()
-	l := &line{url: u.String(), conns: map[net.Conn]bool{}}
+	l := &line{url: u.String(), conns: map[net.Conn]bool{}, listeners: map[net.Conn]bool{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -65,9 +70,12 @@ func (l *line) forward(near net.Conn, target string) {
 	l.conns[near], l.conns[far] = true, true
 	l.mu.Unlock()
 	var both sync.WaitGroup
-	for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+	for _, copyOne := range []func(){
+		func() { io.Copy(near, far) },
+		func() { io.Copy(gate{l, near, far}, near) },
+	} {
 		both.Go(func() {
-			io.Copy(pair[0], pair[1])
+			copyOne()
 			near.Close()
 			far.Close()
 		})
@@ -76,7 +84,58 @@ func (l *line) forward(near net.Conn, target string) {
 	l.mu.Lock()
 	delete(l.conns, near)
 	delete(l.conns, far)
+	delete(l.listeners, near)
 	l.mu.Unlock()
+}
+
+// gate is what a connection's requests pass on their way to the database.
+type gate struct {
+	line      *line
+	near, far net.Conn
+}
+
+// Write looks for the statement with which a connection begins to listen. It
+// comes alone, so it is in one packet.
+func (g gate) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("LISTEN sluice_changes")) && !g.line.listens(g.near) {
+		return 0, net.ErrClosed
+	}
+	return g.far.Write(b)
+}
+
+// listens notes that a connection is one that listens, and tells whether it
+// may.
+func (l *line) listens(near net.Conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deaf {
+		l.refused++
+		return false
+	}
+	l.listeners[near] = true
+	return true
+}
+
+// deafen breaks the connections that listen and lets no new one do so, or lets
+// them again. It returns how many it broke.
+func (l *line) deafen(deaf bool) (broken int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = deaf
+	if !deaf {
+		return 0
+	}
+	for c := range l.listeners {
+		c.Close()
+	}
+	return len(l.listeners)
+}
+
+// hearing tells how many connections listen, and how many were kept from it.
+func (l *line) hearing() (listeners, refused int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.listeners), l.refused
 }
 
 // cut breaks all connections and lets no new one through.
@@ -95,12 +154,10 @@ func (l *line) mend() {
 	l.down = false
 }
 
-// A node that cannot ask the database serves what it knows for the staleness
-// that it may have, then refuses, since a key could have been disabled; when
-// the database is back it knows what happened meanwhile.
-func TestNodeThatIsCutOffServesForItsStalenessThenFailsClosed(t *testing.T) {
-	const staleness = 2 * time.Second // of the configuration of twoNodes
-	a, b, toDatabase := twoNodes(t)
+// ordersOn makes a tenant and the key orders on node a, and returns how node b
+// answers to a ciphertext of that key.
+func ordersOn(t *testing.T, a, b *apiNode) (decrypt func() (status int, code string)) {
+	t.Helper()
 	if status, tenant := call(t, a.Service, a.Operator, http.MethodPost, "/v1/tenants", object{"name": "acme"}); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, tenant.Detail)
 	}
@@ -112,10 +169,19 @@ func TestNodeThatIsCutOffServesForItsStalenessThenFailsClosed(t *testing.T) {
 	a.Demo, b.Demo = c.Credential, c.Credential
 	must(t, a.Service, "/v1/keys", object{"name": "orders", "spec": "AES_256"})
 	ciphertext := must(t, a.Service, "/v1/keys/orders/encrypt", object{"plaintext": []byte("x")}).Ciphertext
-	decrypt := func() (int, string) {
+	return func() (int, string) {
 		status, a := call(t, b.Service, b.Demo, http.MethodPost, "/v1/keys/orders/decrypt", object{"ciphertext": ciphertext})
 		return status, a.Code
 	}
+}
+
+// A node that cannot ask the database serves what it knows for the staleness
+// that it may have, then refuses, since a key could have been disabled; when
+// the database is back it knows what happened meanwhile.
+func TestNodeThatIsCutOffServesForItsStalenessThenFailsClosed(t *testing.T) {
+	const staleness = 2 * time.Second // of the configuration of twoNodes
+	a, b, toDatabase := twoNodes(t)
+	decrypt := ordersOn(t, a, b)
 	within(t, time.Second, "a new key", func() bool { status, _ := decrypt(); return status == http.StatusOK })
 
 	toDatabase.cut()
