@@ -1,17 +1,23 @@
 package wire_test
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/asn1"
+	"encoding/binary"
 	"encoding/hex"
+	"encoding/pem"
 	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // judge runs OpenSSL, which must succeed.
@@ -78,7 +84,7 @@ func TestKeysThatOpenSSLMadeAreImportedAndUsed(t *testing.T) {
 			judge(t, dir, "pkey", "-in", "own.pem", "-pubout", "-out", "pub.pem")
 		}
 	}
-	bytes := func(n int) func(t *testing.T, dir string) {
+	random := func(n int) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			key := make([]byte, n)
 			rand.Read(key)
@@ -132,9 +138,9 @@ func TestKeysThatOpenSSLMadeAreImportedAndUsed(t *testing.T) {
 		{"ECC_NIST_P256", "SIGN_VERIFY", "HSM", sm2Wrap, ec("P-256"), signs(dgst...)},
 		{"SM2", "SIGN_VERIFY", "SEALED", rsaWrap, ec("SM2"), signs(sm2...)},
 		{"SM2", "SIGN_VERIFY", "SEALED", sm2Wrap, ec("SM2"), signs(sm2...)},
-		{"AES_256", "ENCRYPT_DECRYPT", "HSM", rsaWrap, bytes(32), roundTrip},
-		{"SM4", "ENCRYPT_DECRYPT", "SEALED", sm2Wrap, bytes(16), roundTrip},
-		{"HMAC_256", "GENERATE_VERIFY_MAC", "HSM", rsaWrap, bytes(32), authenticates},
+		{"AES_256", "ENCRYPT_DECRYPT", "HSM", rsaWrap, random(32), roundTrip},
+		{"SM4", "ENCRYPT_DECRYPT", "SEALED", sm2Wrap, random(16), roundTrip},
+		{"HMAC_256", "GENERATE_VERIFY_MAC", "HSM", rsaWrap, random(32), authenticates},
 	} {
 		t.Run(c.spec+"/"+c.usage+"/"+c.wrapping, func(t *testing.T) {
 			dir := t.TempDir()
@@ -212,4 +218,74 @@ func foreignParameters(t *testing.T, s *wiretest.Service, wrapping string) []byt
 	must(t, &operator, "/v1/tenants", object{"name": "importer"})
 	operator.Demo = must(t, &operator, "/v1/tenants/importer/credentials", object{"name": "c", "scopes": []string{"key:import"}}).Credential
 	return must(t, &operator, "/v1/import-parameters", object{"wrapping": wrapping}).Token
+}
+
+// importTokenUntil makes the parameters that the service would have made at
+// another time: a public key in PEM, and the token that is good until a date.
+func importTokenUntil(t *testing.T, s *wiretest.Service, wrapping string, expires time.Time) (publicKey string, token []byte) {
+	t.Helper()
+	ctx := t.Context()
+	tenant, err := s.App.Store.TenantByRef(ctx, wire.DemoTenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := s.App.Device.ImportNodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, private, err := s.App.Device.NewImportKey(ctx, nodes[0], kms.ImportWrapping(wrapping))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := binary.BigEndian.AppendUint64(nil, uint64(expires.Unix()))
+	token, err = s.App.Device.Seal(ctx, tenant.Sealing, "import/"+wrapping, 1, append(header, private...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})), token
+}
+
+// An expired token makes no key. Its answer has the status and the code of
+// every bad import, and it is one, however good or bad the rest of the import
+// is: who holds an old token learns nothing of what he sends with it.
+func TestExpiredImportTokenIsRefusedWithOneAnswer(t *testing.T) {
+	s := service(t)
+	dir := t.TempDir()
+	const wrapping = "RSA_AES_KEY_WRAP_SHA_256"
+	key := make([]byte, 32)
+	rand.Read(key)
+	put(t, dir, "key", key)
+	status, invalid := call(t, s, s.Demo, http.MethodPost, "/v1/import",
+		object{"spec": "AES_256", "wrapping": wrapping, "token": []byte("x"), "wrapped_key": []byte("x")})
+
+	var first answer
+	for _, ago := range []time.Duration{time.Second, time.Hour, 400 * 24 * time.Hour} {
+		public, token := importTokenUntil(t, s, wrapping, time.Now().Add(-ago))
+		wrapped := wrapWithOpenSSL(t, dir, wrapping, public)
+		altered := bytes.Clone(wrapped)
+		altered[len(altered)-1] ^= 1
+		for name, body := range map[string]object{
+			"a good key":     {"spec": "AES_256", "wrapped_key": wrapped},
+			"another spec":   {"spec": "AES_128", "wrapped_key": wrapped},
+			"an altered key": {"spec": "AES_256", "wrapped_key": altered},
+			"no key":         {"spec": "AES_256", "wrapped_key": []byte("x")},
+		} {
+			body["name"], body["wrapping"], body["token"] = "expired", wrapping, token
+			got, a := call(t, s, s.Demo, http.MethodPost, "/v1/import", body)
+			if first.Code == "" {
+				first = a
+			}
+			if got != status || a.Code != invalid.Code || a.Detail != first.Detail {
+				t.Errorf("expired %v ago, with %s: %d %s %q, want %d %s %q", ago, name, got, a.Code, a.Detail, status, invalid.Code, first.Detail)
+			}
+		}
+	}
+	if got, a := call(t, s, s.Demo, http.MethodGet, "/v1/keys/expired", nil); got != http.StatusNotFound {
+		t.Errorf("a key was made: %d %s", got, a.ID)
+	}
+
+	// The same that is good for a minute more is taken: only its date was wrong.
+	public, token := importTokenUntil(t, s, wrapping, time.Now().Add(time.Minute))
+	must(t, s, "/v1/import", object{"spec": "AES_256", "wrapping": wrapping, "token": token,
+		"wrapped_key": wrapWithOpenSSL(t, dir, wrapping, public)})
 }
