@@ -56,6 +56,8 @@ func parseEntry(payload []byte) (*kms.Entry, error) {
 	e.DryRun = p.flag("dry")
 	e.Replayed = p.flag("rep")
 	e.Approval = p.id("apr")
+	e.Target = p.id("tgt")
+	e.Revision = uint64(p.int("rev"))
 	p.expect("}")
 	// What the parser was lenient about (an explicit zero, a number too large
 	// for its field, an escape too many) does not survive the way back.

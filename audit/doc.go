@@ -80,6 +80,9 @@
 //	out   outcome (64)                              why   reasons, at most 16
 //	ip    client address, without zone              ua    user agent (256)
 //	n     requests that the entry stands for, if more than 1
+//	dry   true: a dry run                           rep   true: the answer to a repetition
+//	apr   approval id                               tgt   tenant acted on, if another than tn
+//	rev   in an intent: the object's revision before the change
 //
 // and a reason's are c code (64), l limit, n need, h have, r nanoseconds until
 // a retry helps; all but c are left out when zero.

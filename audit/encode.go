@@ -74,6 +74,8 @@ func appendEntry(b []byte, e *kms.Entry) []byte {
 	b = appendFlag(b, "dry", e.DryRun)
 	b = appendFlag(b, "rep", e.Replayed)
 	b = appendID(b, "apr", e.Approval)
+	b = appendID(b, "tgt", e.Target)
+	b = appendInt(b, "rev", int64(e.Revision))
 	return append(b, '}')
 }
 

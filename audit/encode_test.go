@@ -27,6 +27,8 @@ func fullEntry() *kms.Entry {
 	e.Count = 7
 	e.DryRun, e.Replayed = true, true
 	e.Approval = uuid.MustParse("0198c1a5-0000-7000-8000-000000000002")
+	e.Target = uuid.MustParse("0198c1a5-0000-7000-8000-000000000003")
+	e.Revision = 4
 	return e
 }
 

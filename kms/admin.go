@@ -26,7 +26,7 @@ func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantIn
 			if tenant.Tier == "" {
 				tenant.Tier = TierFree
 			}
-			t.Resource = tenant.ID.String()
+			t.Target, t.Resource = tenant.ID, tenant.ID.String()
 			return checkTier(tenant.Tier)
 		},
 		store: func(ctx context.Context, t *Ticket) (err error) {
@@ -57,7 +57,7 @@ func (s *Service) DescribeTenant(ctx context.Context, t *Ticket, ref string) (*T
 	var tenant *Tenant
 	err := s.run(ctx, t, &task{op: OpReadTenant, store: func(ctx context.Context, t *Ticket) (err error) {
 		if tenant, err = s.tenants.TenantByRef(ctx, ref); err == nil {
-			t.Resource = tenant.ID.String()
+			t.onTenant(tenant)
 		}
 		return err
 	}})
@@ -95,7 +95,7 @@ func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, chang
 			if tenant, err = s.tenants.TenantByRef(ctx, ref); err != nil {
 				return err
 			}
-			t.Resource = tenant.ID.String()
+			t.onTenant(tenant)
 			if tenant.Deleted() {
 				return errTenantDeleted
 			}
@@ -183,7 +183,7 @@ func (s *Service) CreateProject(ctx context.Context, t *Ticket, ref, name string
 			if err != nil {
 				return err
 			}
-			p.Tenant, t.Resource = tenant.ID, name
+			p.Tenant, t.Target, t.Resource = tenant.ID, tenant.ID, name
 			return s.checkParent(ctx, tenant, name)
 		},
 		store: func(ctx context.Context, t *Ticket) error {
@@ -311,7 +311,7 @@ func (s *Service) newCredential(ctx context.Context, t *Ticket, ref string, in C
 		ID: newID(), Tenant: tenant.ID, Project: in.Project, Name: in.Name, Component: in.Component,
 		Scopes: in.Scopes, Networks: in.Networks, Expires: in.Expires, Revision: 1,
 	}
-	t.Resource = c.ID.String()
+	t.Target, t.Resource = c.Tenant, c.ID.String()
 	return c, nil
 }
 
@@ -363,7 +363,7 @@ func (s *Service) credential(ctx context.Context, t *Ticket, ref, id string) (*C
 	}
 	c, err := s.credentials.Credential(ctx, tenant.ID, parsed)
 	if err == nil {
-		t.Resource = c.ID.String()
+		t.onCredential(c)
 	}
 	return c, err
 }

@@ -8,7 +8,7 @@ func (s *Service) ReplayTenant(ctx context.Context, t *Ticket, op Op, id string)
 	var tenant *Tenant
 	err := s.replayOther(ctx, t, op, nil, func(t *Ticket) (err error) {
 		if tenant, err = s.tenants.TenantByRef(ctx, id); err == nil {
-			t.Resource = tenant.ID.String()
+			t.onTenant(tenant)
 		}
 		return err
 	})
@@ -27,7 +27,7 @@ func (s *Service) ReplayProject(ctx context.Context, t *Ticket, op Op, ref, name
 		if err != nil {
 			return err
 		}
-		t.Resource = name
+		t.Target, t.Resource = tenant.ID, name
 		p, err = s.tenants.Project(ctx, tenant.ID, name)
 		return err
 	})

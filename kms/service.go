@@ -385,13 +385,19 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 	}
 	if by := t.By; by != nil {
 		e.Tenant, e.Project, e.Credential = by.Tenant.ID, by.Project, by.Credential
+		if t.Target != by.Tenant.ID {
+			e.Target = t.Target
+		}
 		e.Subject, e.Component = by.Subject, by.Component
 	}
 	if k := t.Key; k != nil {
 		e.Key, e.KeyName, e.Spec, e.Protection = k.ID, k.Name, k.Spec, k.Protection
 	}
 	if phase == PhaseIntent {
-		e.Outcome = ""
+		e.Outcome, e.Revision = "", t.Revision
+		if t.Key != nil && t.Op.Info().PerKey {
+			e.Revision = t.Key.Revision
+		}
 	} else if err != nil {
 		e.Outcome = KindOf(err).String()
 	}

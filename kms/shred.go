@@ -44,7 +44,7 @@ func (s *Service) DeleteTenant(ctx context.Context, t *Ticket, ref string) (*Ten
 			if tenant, err = s.tenants.TenantByRef(ctx, ref); err != nil {
 				return err
 			}
-			t.Resource = tenant.ID.String()
+			t.onTenant(tenant)
 			switch {
 			case tenant.Name == SystemTenantName:
 				return Errorf(KindConflict, "the system tenant cannot be deleted")
@@ -243,7 +243,7 @@ func (k *Keeper) revokeCredentials(ctx context.Context, tenant *Tenant) (first e
 func (s *Service) revokeDeleted(ctx context.Context, tenant *Tenant, c *Credential) error {
 	return s.run(ctx, s.keeperTicket(tenant, c.Project), &task{op: OpKeeperRevoke, allowed: always,
 		prepare: func(t *Ticket) error {
-			t.Resource = c.ID.String()
+			t.onCredential(c)
 			return nil
 		},
 		store: func(ctx context.Context, t *Ticket) error {
@@ -257,7 +257,7 @@ func (s *Service) revokeDeleted(ctx context.Context, tenant *Tenant, c *Credenti
 func (s *Service) endDeletion(ctx context.Context, tenant *Tenant, op Op, to TenantState) error {
 	return s.run(ctx, s.keeperTicket(tenant, DefaultProject), &task{op: op, allowed: always,
 		prepare: func(t *Ticket) error {
-			t.Resource = tenant.ID.String()
+			t.onTenant(tenant)
 			return nil
 		},
 		store: func(ctx context.Context, t *Ticket) error {

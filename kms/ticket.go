@@ -28,8 +28,10 @@ type Ticket struct {
 	Approval uuid.UUID
 
 	Op        Op
-	Resource  string // id of the object acted on other than a key
-	Key       *Key   // nil until found
+	Resource  string    // id of the object acted on other than a key
+	Target    uuid.UUID // tenant of that object; zero: the caller's
+	Revision  uint64    // of that object before the change; 0: it is made
+	Key       *Key      // nil until found
 	Version   uint32
 	Algorithm Algorithm
 	Bytes     int
@@ -46,6 +48,16 @@ type Ticket struct {
 	reservation Reservation
 	admitted    bool
 	ran         bool // a device was asked: the outcome may be known or not
+}
+
+// onTenant notes that the request acts on a stored tenant.
+func (t *Ticket) onTenant(tenant *Tenant) {
+	t.Target, t.Resource, t.Revision = tenant.ID, tenant.ID.String(), tenant.Revision
+}
+
+// onCredential notes that the request acts on a stored credential.
+func (t *Ticket) onCredential(c *Credential) {
+	t.Target, t.Resource, t.Revision = c.Tenant, c.ID.String(), c.Revision
 }
 
 // Entry is one record of the journal. It holds no plaintext, no digest of a
@@ -90,6 +102,11 @@ type Entry struct {
 	Replayed bool
 	// Approval names what a second operator agreed to, or is asked to.
 	Approval uuid.UUID
+	// Target is the tenant that was acted on, where it is not Tenant.
+	Target uuid.UUID
+	// Revision is, in an intent, the revision of the object before the change;
+	// 0 when the change makes it. It tells later whether the change was made.
+	Revision uint64
 }
 
 // Phase says which part of a request an entry records.

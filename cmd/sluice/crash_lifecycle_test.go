@@ -391,6 +391,10 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 			}
 			t.Logf("%d keys, %d credentials, %d answers", len(m.keys), len(m.credentials), len(m.answered))
 			checkJournal(t, c.journal, m.answered)
+			// Ten kills can all miss every change; two hundred cannot.
+			if found := checkIntents(t, c.journal); found == 0 && rounds(10, 200) > 10 {
+				t.Error("no change was under way when a process was killed: the loop tests nothing")
+			}
 		})
 	}
 }

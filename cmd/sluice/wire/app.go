@@ -148,8 +148,21 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})
+	if err := a.reconcile(ctx); err != nil {
+		return err
+	}
 	a.closes = append(a.closes, a.Service.StartKeeper().Close)
 	return nil
+}
+
+// reconcile closes the changes that were under way when the process ended.
+func (a *App) reconcile(ctx context.Context) error {
+	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir)
+	if err != nil {
+		return err
+	}
+	_, err = a.Service.Reconcile(ctx, intents)
+	return err
 }
 
 // API returns the handler of the REST API.

@@ -1,0 +1,84 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// intentSegments is how many of the last segments OpenIntents reads. A change
+// takes seconds and a segment holds minutes at the least, so an intent without
+// outcome lies in the segment that was written when the process ended, or in
+// the one before when a new one had just begun.
+const intentSegments = 2
+
+// OpenIntents returns, in their order, the intents in dir that no outcome
+// follows: changes during which the process ended. It is for the start, after
+// Open and before the first Record, and reads the last segments only. ctx ends
+// the reading. Errors are those of Read.
+func OpenIntents(ctx context.Context, dir string) ([]*kms.Entry, error) {
+	names, err := listSegments(dir)
+	if err != nil {
+		return nil, err
+	}
+	open := make(map[uuid.UUID]*kms.Entry)
+	var order []uuid.UUID
+	for _, name := range names[max(0, len(names)-intentSegments):] {
+		order, err = intentsOf(ctx, dir, name, open, order)
+		if err != nil {
+			return nil, err
+		}
+	}
+	var intents []*kms.Entry
+	for _, id := range order {
+		if e := open[id]; e != nil {
+			intents = append(intents, e)
+		}
+	}
+	return intents, nil
+}
+
+// intentsOf adds the intents of one segment to open and order, and takes those
+// that an outcome follows out of open.
+func intentsOf(ctx context.Context, dir, name string, open map[uuid.UUID]*kms.Entry, order []uuid.UUID) ([]uuid.UUID, error) {
+	r, err := openSegment(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("reading the journal: %w", err)
+		}
+		rec, err := r.next()
+		if err == io.EOF {
+			return order, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		phase, id := phaseOf(rec.payload)
+		if phase != kms.PhaseIntent {
+			delete(open, id)
+			continue
+		}
+		e, err := parseEntry(rec.payload)
+		if err != nil {
+			return nil, r.corrupt(rec.position.Offset, rec.position.Sequence, FaultPayload)
+		}
+		open[id] = e
+		order = append(order, id)
+	}
+}
+
+// phaseOf reads no more of a payload than its phase and request id.
+func phaseOf(payload []byte) (kms.Phase, uuid.UUID) {
+	p := parser{rest: payload}
+	p.expect(`{"t":`)
+	p.quoted()
+	phase := kms.Phase(p.text("p"))
+	return phase, p.id("id")
+}
