@@ -2,16 +2,41 @@ package quota
 
 import "github.com/sluice-kms/sluice/kms"
 
-// blockBytes is what the base price covers and each further credit buys: the
-// 4 KiB of the price list.
-const blockBytes = 4096
-
 // MaxPrice bounds a price: more credits than the largest tier may use in a day
 // (600 million), so every limit refuses it, and few enough that thousands of
 // such prices add up without overflow.
 const MaxPrice = 1_000_000_000 * kms.Credit
 
-// CostTable is a price list. It is immutable and safe for concurrent use.
+// Costs is the price list of a policy document, in whole credits. A new price
+// needs a new version, because entries of the journal name it.
+type Costs struct {
+	Version string `json:"version"`
+	// Default is the price of what has no row.
+	Default int64 `json:"default" range:"0:1000000"`
+	// BlockBytes is what the base price covers and each further credit buys.
+	BlockBytes int64 `json:"block_bytes" range:"1:1073741824"`
+	// RefusedMicrocredits is the price of a request that is refused before it
+	// is admitted.
+	RefusedMicrocredits int64 `json:"refused_microcredits" range:"0:1000000"`
+	// Operations cost the same whatever the key.
+	Operations map[kms.Op]int64 `json:"operations" range:"0:1000000"`
+	// Specs are the prices of operations on a key, by its spec.
+	Specs map[kms.Spec]SpecCosts `json:"specs"`
+}
+
+// SpecCosts is a spec's row: see columnOf for which operations a column is.
+type SpecCosts struct {
+	Private  int64 `json:"private" range:"0:1000000"`
+	Public   int64 `json:"public" range:"0:1000000"`
+	Generate int64 `json:"generate" range:"0:1000000"`
+	// ColdLoad is added when the key has to be loaded into a token first.
+	ColdLoad int64 `json:"cold_load" range:"0:1000000"`
+	// Apart are operations that do not cost what their column says.
+	Apart map[kms.Op]int64 `json:"apart,omitzero" range:"0:1000000"`
+}
+
+// CostTable is a price list ready for use. It is immutable and safe for
+// concurrent use.
 type CostTable struct {
 	// Version names the table in answers and entries.
 	Version string
@@ -20,6 +45,37 @@ type CostTable struct {
 	specs      map[kms.Spec]*specPrices // by the key's spec
 	fallback   kms.Credits              // of what has no row
 	refused    kms.Credits
+	blockBytes int64
+}
+
+// NewCostTable makes the table of a valid price list.
+func NewCostTable(c *Costs) *CostTable {
+	t := &CostTable{
+		Version:    c.Version,
+		operations: inMicrocredits(c.Operations),
+		specs:      make(map[kms.Spec]*specPrices, len(c.Specs)),
+		fallback:   kms.Credits(c.Default) * kms.Credit,
+		refused:    kms.Credits(c.RefusedMicrocredits),
+		blockBytes: c.BlockBytes,
+	}
+	for spec, row := range c.Specs {
+		t.specs[spec] = &specPrices{
+			private:  kms.Credits(row.Private) * kms.Credit,
+			public:   kms.Credits(row.Public) * kms.Credit,
+			generate: kms.Credits(row.Generate) * kms.Credit,
+			coldLoad: kms.Credits(row.ColdLoad) * kms.Credit,
+			apart:    inMicrocredits(row.Apart),
+		}
+	}
+	return t
+}
+
+func inMicrocredits(prices map[kms.Op]int64) map[kms.Op]kms.Credits {
+	m := make(map[kms.Op]kms.Credits, len(prices))
+	for op, credits := range prices {
+		m[op] = kms.Credits(credits) * kms.Credit
+	}
+	return m
 }
 
 // column is a column of the table of specs.
@@ -73,7 +129,7 @@ func (p *specPrices) base(op kms.Op) (kms.Credits, bool) {
 // MaxPrice, whatever the arguments. A negative count of bytes counts as none.
 // It does not allocate.
 func (t *CostTable) Price(op kms.Op, spec kms.Spec, bytes int) kms.Credits {
-	return min(t.base(op, spec)+surcharge(bytes), MaxPrice)
+	return min(t.base(op, spec)+t.surcharge(bytes), MaxPrice)
 }
 
 func (t *CostTable) base(op kms.Op, spec kms.Spec) kms.Credits {
@@ -88,11 +144,11 @@ func (t *CostTable) base(op kms.Op, spec kms.Spec) kms.Credits {
 	return t.fallback
 }
 
-func surcharge(bytes int) kms.Credits {
-	if bytes <= blockBytes {
+func (t *CostTable) surcharge(bytes int) kms.Credits {
+	if int64(bytes) <= t.blockBytes {
 		return 0
 	}
-	blocks := int64(bytes-1) / blockBytes // ceil(bytes/blockBytes) - 1
+	blocks := int64(bytes-1) / t.blockBytes // ceil(bytes/blockBytes) - 1
 	return kms.Credits(min(blocks, int64(MaxPrice/kms.Credit))) * kms.Credit
 }
 
