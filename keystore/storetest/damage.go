@@ -43,7 +43,8 @@ var damages = []struct {
 		"usage": {null, blank, unknown, string(kms.UsageSignVerify)}, "protection": {null, blank, unknown},
 		"state":       {null, blank, unknown, string(kms.KeyPendingDeletion)},
 		"description": {null, wrong}, "tags": {null, blank, "null", "[]", `{"a":1}`, `{"a":"b"`, wrong},
-		"created": {null, unknown}, "deletion_date": {int64(1), unknown, wrong}, "deletion_protection": {null, int64(2)},
+		"created": {null, unknown}, "last_used": {unknown, huge},
+		"deletion_date": {int64(1), unknown, wrong}, "deletion_protection": {null, int64(2)},
 		"primary_version": {null, zero, int64(2), huge, wrong}, "highest_version": {null, zero, wrong},
 		"revision": {null, zero, wrong},
 	}},
@@ -58,7 +59,7 @@ var damages = []struct {
 		"scopes":   {null, blank, "null", "[]", `{}`, `[1]`, wrong},
 		"networks": {null, blank, "null", `["10.0.0.0"]`, `[""]`, wrong},
 		"created":  {null, unknown}, "expires": {unknown, blank, wrong}, "revoked": {unknown, blank, wrong},
-		"revision": {null, zero}, "last_used": {unknown}, "last_address": {null, wrong},
+		"revision": {null, zero}, "last_used": {unknown, huge}, "last_address": {null, wrong},
 	}},
 	{keystore.ObjectCredential, "credential_secrets", map[string][]any{
 		"hash": {null, []byte{}, wrong, unknown}, "pepper_version": {null, zero, huge}, "created": {null, wrong},
