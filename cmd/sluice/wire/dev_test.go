@@ -78,8 +78,9 @@ type answer struct {
 
 type object map[string]any
 
-// call makes a request and returns its status and answer.
-func call(t testing.TB, s *wiretest.Service, credential, method, path string, body any) (int, answer) {
+// call makes a request, with the names and values of headers, and returns its
+// status and answer.
+func call(t testing.TB, s *wiretest.Service, credential, method, path string, body any, header ...string) (int, answer) {
 	t.Helper()
 	var payload io.Reader
 	if body != nil {
@@ -96,6 +97,9 @@ func call(t testing.TB, s *wiretest.Service, credential, method, path string, bo
 	req.Header.Set("Authorization", "Bearer "+credential)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := s.Client().Do(req)
 	if err != nil {

@@ -23,45 +23,53 @@ type apiNode struct {
 	app *wire.App
 }
 
-// twoNodes starts two API nodes, each with an HSM token of one domain, on one
-// PostgreSQL database, which the second reaches through a line that can be
-// cut.
-func twoNodes(t *testing.T) (a, b *apiNode, toDatabase *line) {
+// cluster is what API nodes share: the tokens of one domain, one for each of
+// two nodes, and one PostgreSQL database.
+type cluster struct {
+	dir        string
+	urls       pgtest.URLs
+	toDatabase *line    // of the second node
+	tokens     []string // configurations, of node 1 and node 2
+}
+
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	wiretest.Require(t)
-	urls := pgtest.Require(t).EmptyDatabase(t)
-	dir := t.TempDir()
-	toDatabase = newLine(t, urls.Service)
-	put(t, dir, "service-1.url", []byte(urls.Service))
-	put(t, dir, "service-2.url", []byte(toDatabase.url))
-	put(t, dir, "owner.url", []byte(urls.Owner))
-	ceremony := "name: two\nfile: " + filepath.Join(dir, "domain.json") + "\nmembers:\n"
-	var tokens []string
+	c := &cluster{dir: t.TempDir(), urls: pgtest.Require(t).EmptyDatabase(t)}
+	c.toDatabase = newLine(t, c.urls.Service)
+	put(t, c.dir, "service-1.url", []byte(c.urls.Service))
+	put(t, c.dir, "service-2.url", []byte(c.toDatabase.url))
+	put(t, c.dir, "owner.url", []byte(c.urls.Owner))
+	ceremony := "name: two\nfile: " + filepath.Join(c.dir, "domain.json") + "\nmembers:\n"
 	for _, id := range []string{"node-1", "node-2", "backup-1", "backup-2"} {
-		token, err := softhsm.Provision(filepath.Join(dir, id), id)
+		token, err := softhsm.Provision(filepath.Join(c.dir, id), id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		entry := fmt.Sprintf("{id: %s, module: %s, serial: %q, pin_file: %s/%s/user.pin, so_pin_file: %s/%s/so.pin, env: {SOFTHSM2_CONF: %s}}\n",
-			id, token.Module, token.Serial, dir, id, dir, id, token.Env["SOFTHSM2_CONF"])
-		tokens = append(tokens, entry)
+			id, token.Module, token.Serial, c.dir, id, c.dir, id, token.Env["SOFTHSM2_CONF"])
+		c.tokens = append(c.tokens, entry)
 		if id == "backup-1" {
 			ceremony += "backups:\n"
 		}
 		ceremony += "  - " + entry
 	}
-	put(t, dir, "ceremony.yaml", []byte(ceremony))
-	ctx := context.Background()
-	if _, err := wire.InitDomain(ctx, filepath.Join(dir, "ceremony.yaml"), func(string, string) error { return nil }, func(string) {}); err != nil {
+	put(t, c.dir, "ceremony.yaml", []byte(ceremony))
+	if _, err := wire.InitDomain(context.Background(), filepath.Join(c.dir, "ceremony.yaml"), func(string, string) error { return nil }, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	start := func(i int) *apiNode {
-		data := filepath.Join(dir, fmt.Sprintf("data-%d", i))
-		if err := os.MkdirAll(data, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		name := fmt.Sprintf("node-%d.yaml", i)
-		put(t, dir, name, []byte(fmt.Sprintf(`
+	return c
+}
+
+// open opens the service of node i, 1 or 2, without its API.
+func (c *cluster) open(t *testing.T, i int, log *slog.Logger) (*wire.App, error) {
+	t.Helper()
+	data := filepath.Join(c.dir, fmt.Sprintf("data-%d", i))
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("node-%d.yaml", i)
+	put(t, c.dir, name, fmt.Appendf(nil, `
 node: api-%d
 data_dir: %s
 database: {driver: postgres, url_file: %s/service-%d.url, owner_url_file: %s/owner.url, staleness: 2s}
@@ -69,39 +77,58 @@ hsm:
   domains:
     - file: %s/domain.json
       tokens:
-        - %s`, i, data, dir, i, dir, dir, tokens[i-1])))
-		config, err := wire.LoadConfig(filepath.Join(dir, name), func() []string { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		app, err := wire.Open(ctx, config, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		handler, err := app.API("test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := httptest.NewServer(handler.Handler())
-		t.Cleanup(func() {
-			server.Close()
-			if err := app.Close(); err != nil {
-				t.Errorf("closing a node: %v", err)
-			}
-		})
-		return &apiNode{&wiretest.Service{URL: server.URL}, app}
-	}
-	a, b = start(1), start(2)
-	operator := filepath.Join(dir, "operator")
-	if err := a.app.OperatorCredential(ctx, operator); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(operator)
+        - %s`, i, data, c.dir, i, c.dir, c.dir, c.tokens[i-1]))
+	config, err := wire.LoadConfig(filepath.Join(c.dir, name), func() []string { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Operator = string(raw[:len(raw)-1])
-	return a, b, toDatabase
+	return wire.Open(context.Background(), config, log)
+}
+
+// start starts node i, 1 or 2, until the test ends.
+func (c *cluster) start(t *testing.T, i int) *apiNode {
+	t.Helper()
+	app, err := c.open(t, i, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := app.API("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler.Handler())
+	t.Cleanup(func() {
+		server.Close()
+		if err := app.Close(); err != nil {
+			t.Errorf("closing a node: %v", err)
+		}
+	})
+	return &apiNode{&wiretest.Service{URL: server.URL}, app}
+}
+
+// operator returns the credential of an operator, whom the first call makes.
+func (c *cluster) operator(t *testing.T, app *wire.App) string {
+	t.Helper()
+	file := filepath.Join(c.dir, "operator")
+	if err := app.OperatorCredential(context.Background(), file); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw[:len(raw)-1])
+}
+
+// twoNodes starts two API nodes, each with an HSM token of one domain, on one
+// PostgreSQL database, which the second reaches through a line that can be
+// cut.
+func twoNodes(t *testing.T) (a, b *apiNode, toDatabase *line) {
+	t.Helper()
+	c := newCluster(t)
+	a, b = c.start(t, 1), c.start(t, 2)
+	a.Operator = c.operator(t, a.app)
+	return a, b, c.toDatabase
 }
 
 // within calls f until it holds, and fails when that takes longer than the

@@ -1,0 +1,308 @@
+package wire_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
+	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// site is a service that is stopped, whose database is damaged, and that is
+// started again.
+type site struct {
+	log      *journalOfLines
+	open     func(t *testing.T) (*wire.App, error)
+	raw      func(t *testing.T) *rawDatabase
+	operator func(t *testing.T, app *wire.App) string
+}
+
+// journalOfLines collects a log.
+type journalOfLines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *journalOfLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *journalOfLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func sqliteSite(t *testing.T) *site {
+	wiretest.Require(t)
+	dir := t.TempDir()
+	s := &site{log: &journalOfLines{}}
+	s.open = func(t *testing.T) (*wire.App, error) {
+		dev := &wire.Dev{Dir: dir, Nodes: 1, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+		app, _, err := dev.Open(context.Background())
+		return app, err
+	}
+	s.raw = func(t *testing.T) *rawDatabase { return rawSQLite(t, wire.DevConfig(dir).Database.Path) }
+	s.operator = func(t *testing.T, _ *wire.App) string {
+		return strings.TrimSpace(string(read(t, dir, wire.OperatorCredentialFile)))
+	}
+	return s
+}
+
+func postgresSite(t *testing.T) *site {
+	c := newCluster(t)
+	s := &site{log: &journalOfLines{}, operator: c.operator}
+	s.open = func(t *testing.T) (*wire.App, error) { return c.open(t, 1, slog.New(slog.NewTextHandler(s.log, nil))) }
+	s.raw = func(t *testing.T) *rawDatabase { return rawPostgres(t, c.urls.Admin) }
+	return s
+}
+
+// serve opens the service with its API, until stop is called.
+func (s *site) serve(t *testing.T) (running *wiretest.Service, stop func()) {
+	t.Helper()
+	app, err := s.open(t)
+	if err != nil {
+		t.Fatalf("the service does not start: %v", err)
+	}
+	handler, err := app.API("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler.Handler())
+	running = &wiretest.Service{App: app, URL: server.URL, Operator: s.operator(t, app)}
+	return running, func() {
+		server.Close()
+		if err := app.Close(); err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+	}
+}
+
+// undecided are columns, and values, that decide nothing: an object whose row
+// is damaged there may be used or refused.
+var undecided = map[string]bool{
+	"keys.last_used": true, "keys.last_used_op": true,
+	"credentials.last_used": true, "credentials.last_address": true,
+	// The answer of a request, for a day; once it is over the request is made.
+	"idempotency.expires": true,
+	// No request reads the row; that there is one is a foreign key.
+	"projects.tenant": true, "projects.name": true, "projects.created": true, "projects.mac": true, "projects.mac_version": true,
+	// The order of a credential's secrets, of which there is one.
+	"credential_secrets.position": true,
+	// As NULL: nobody yet.
+	"approvals.approved_by = '00000000-0000-0000-0000-000000000000'": true,
+}
+
+// ownTables hold what belongs to the service itself, without which there is
+// none: see TestDamagedRowOfTheServiceItselfStopsTheStart. What changes tells
+// is read while the service runs: see
+// TestDamagedChangesAreFollowedAllTheSame.
+var ownTables = map[string]bool{"system_secrets": true, "row_authentication": true, "changes": true}
+
+// bystander is an object that is damaged, and how it is used.
+type bystander struct {
+	name  string // table.column = value
+	where string
+	use   func(t *testing.T, s *wiretest.Service) int // the status
+	spare bool                                        // it may be used after the damage, too
+}
+
+// village is a service with objects of all kinds.
+type village struct {
+	*wiretest.Service
+	raw        *rawDatabase
+	crowd      string // credential of the tenant in which objects are damaged
+	good       string // credential of a tenant in which none is
+	ciphertext []byte
+	count      int
+}
+
+func newVillage(t *testing.T, s *wiretest.Service, raw *rawDatabase) *village {
+	t.Helper()
+	v := &village{Service: s, raw: raw}
+	_, v.crowd = v.tenant(t, "crowd")
+	_, v.good = v.tenant(t, "good")
+	for _, credential := range []string{v.crowd, v.good} {
+		v.make(t, credential, "/v1/keys", object{"name": "works", "spec": "AES_256"})
+	}
+	v.ciphertext = v.make(t, v.good, "/v1/keys/works/encrypt", object{"plaintext": []byte("kept")}).Ciphertext
+	return v
+}
+
+func (v *village) make(t *testing.T, credential, path string, body object) answer {
+	t.Helper()
+	status, a := call(t, v.Service, credential, http.MethodPost, path, body)
+	if status/100 != 2 {
+		t.Fatalf("POST %s: %d %s", path, status, a.Detail)
+	}
+	return a
+}
+
+// tenant makes a tenant and a credential that may do everything in it.
+func (v *village) tenant(t *testing.T, name string) (id, credential string) {
+	t.Helper()
+	id = v.make(t, v.Operator, "/v1/tenants", object{"name": name}).ID
+	return id, v.make(t, v.Operator, "/v1/tenants/"+name+"/credentials",
+		object{"name": "app", "scopes": []string{"key:*", "key:manage", "tenant:admin"}}).Credential
+}
+
+// asks is a use by one request.
+func asks(credential, method, path string, body any, header ...string) func(*testing.T, *wiretest.Service) int {
+	return func(t *testing.T, s *wiretest.Service) int {
+		t.Helper()
+		status, _ := call(t, s, credential, method, path, body, header...)
+		return status
+	}
+}
+
+// bystander makes an object whose row of a table can be damaged.
+func (v *village) bystander(t *testing.T, table string) *bystander {
+	t.Helper()
+	v.count++
+	name := fmt.Sprintf("bystander-%d", v.count)
+	id := v.raw.id
+	encrypt := object{"plaintext": []byte("x")}
+	switch table {
+	case "tenants":
+		tenant, credential := v.tenant(t, name)
+		return &bystander{where: "id = " + id(tenant), use: asks(credential, http.MethodGet, "/v1/keys", nil)}
+	case "projects":
+		tenant, credential := v.tenant(t, name)
+		return &bystander{where: "tenant = " + id(tenant), use: asks(credential, http.MethodPost, "/v1/keys", object{"spec": "AES_256"})}
+	case "keys", "key_versions", "key_names":
+		key := v.make(t, v.crowd, "/v1/keys", object{"name": name, "spec": "AES_256"}).ID
+		column := map[string]string{"keys": "id"}[table]
+		if column == "" {
+			column = "key_id"
+		}
+		return &bystander{where: column + " = " + id(key), use: asks(v.crowd, http.MethodPost, "/v1/keys/"+name+"/encrypt", encrypt)}
+	case "credentials", "credential_secrets":
+		made := v.make(t, v.crowd, "/v1/credentials", object{"name": name, "scopes": []string{"key:*"}})
+		column := map[string]string{"credentials": "id", "credential_secrets": "credential"}[table]
+		return &bystander{where: column + " = " + id(made.ID), use: asks(made.Credential, http.MethodGet, "/v1/keys", nil)}
+	case "approvals":
+		a := &kms.Approval{ID: uuid.NewV7(), Op: kms.OpDeleteTenant, Resource: "tenant " + name, RequestedBy: uuid.NewV7(),
+			Created: time.Now(), Expires: time.Now().Add(time.Hour)}
+		if err := v.App.Store.CreateApproval(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		return &bystander{where: "id = " + id(a.ID.String()), use: asks(v.Operator, http.MethodGet, "/v1/approvals/"+a.ID.String(), nil)}
+	case "idempotency":
+		return &bystander{where: "claim = " + v.raw.bytes(name),
+			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}
+	}
+	t.Fatalf("the table %s: say how its rows are used", table)
+	return nil
+}
+
+// works expects that everything works that was not damaged.
+func (v *village) works(t *testing.T) {
+	t.Helper()
+	got := v.make(t, v.good, "/v1/keys/works/decrypt", object{"ciphertext": v.ciphertext})
+	if string(got.Plaintext) != "kept" {
+		t.Errorf("decrypted %q", got.Plaintext)
+	}
+	for _, credential := range []string{v.good, v.crowd} {
+		v.make(t, credential, "/v1/keys/works/encrypt", object{"plaintext": []byte("x")})
+		v.make(t, credential, "/v1/keys", object{"spec": "AES_256"})
+		for _, list := range []string{"/v1/keys", "/v1/credentials", "/v1/aliases"} {
+			if status, a := call(t, v.Service, credential, http.MethodGet, list+"?page_size=1000", nil); status != http.StatusOK {
+				t.Errorf("%s: %d %s", list, status, a.Detail)
+			}
+		}
+	}
+	for _, list := range []string{"/v1/tenants", "/v1/approvals"} {
+		if status, a := call(t, v.Service, v.Operator, http.MethodGet, list+"?page_size=1000", nil); status != http.StatusOK {
+			t.Errorf("%s: %d %s", list, status, a.Detail)
+		}
+	}
+}
+
+// bystanders makes one object for each value that each column can turn out to
+// hold.
+func (v *village) bystanders(t *testing.T) (all []*bystander, damage func(t *testing.T)) {
+	t.Helper()
+	type blow struct{ table, column, value string }
+	var blows []blow
+	for table, columns := range v.raw.columns {
+		if ownTables[table] {
+			continue
+		}
+		for _, column := range columns {
+			for _, value := range column.values {
+				b := v.bystander(t, table)
+				b.name = fmt.Sprintf("%s.%s = %s", table, column.name, value)
+				b.spare = undecided[table+"."+column.name] || undecided[b.name]
+				if status := b.use(t, v.Service); status/100 != 2 {
+					t.Fatalf("%s: before the damage: %d", b.name, status)
+				}
+				all, blows = append(all, b), append(blows, blow{table, column.name, value})
+			}
+		}
+	}
+	return all, func(t *testing.T) {
+		for i, b := range blows {
+			if !v.raw.damage(t, b.table, b.column, b.value, all[i].where) {
+				all[i].use = nil
+			}
+		}
+	}
+}
+
+// A blank or unknown field of one row took a whole service down, everywhere,
+// and kept it from starting (Google Cloud, 12 June 2025). Here any value in any
+// column of a stored row disables its own object: the service starts, and
+// everything else works.
+func TestDamagedRowsStopNeitherTheStartNorOthers(t *testing.T) {
+	for name, open := range map[string]func(*testing.T) *site{"SQLite": sqliteSite, "PostgreSQL": postgresSite} {
+		t.Run(name, func(t *testing.T) {
+			site := open(t)
+			_, stop := site.serve(t) // it makes the schema
+			stop()
+			raw := site.raw(t)
+			running, stop := site.serve(t)
+			v := newVillage(t, running, raw)
+			all, damage := v.bystanders(t)
+			stop()
+			damage(t)
+
+			began := time.Now()
+			v.Service, stop = site.serve(t)
+			defer stop()
+			took := time.Since(began)
+			v.works(t)
+			damaged, spared := 0, 0
+			for _, b := range all {
+				if b.use == nil {
+					spared++ // the database cannot be damaged so
+					continue
+				}
+				damaged++
+				status := b.use(t, v.Service)
+				if status/100 == 2 && !b.spare || status == http.StatusServiceUnavailable {
+					t.Errorf("%s: the answer is %d", b.name, status)
+				}
+			}
+			v.works(t)
+			if log := site.log.String(); strings.Contains(log, "panic") {
+				t.Errorf("something panicked: %.2000s", log[strings.Index(log, "panic"):])
+			}
+			if damaged < 200 {
+				t.Errorf("only %d objects were damaged", damaged)
+			}
+			t.Logf("%d damaged objects, %d that could not be; the service started in %v", damaged, spared, took.Round(time.Millisecond))
+		})
+	}
+}
