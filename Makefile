@@ -30,7 +30,7 @@ deps: ## install what running needs and is missing, from Debian packages, where 
 	@./softhsm/install.sh softhsm2 gcc libc6-dev
 
 test-deps: deps ## the same for what the tests need beside
-	@./softhsm/install.sh openssl libnss3 postgresql
+	@./softhsm/install.sh openssl libssl-dev libnss3 postgresql
 
 test: test-deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...

@@ -58,6 +58,7 @@ const (
 type control struct {
 	magic     uint64
 	module    [pathSize]byte
+	sm        uint64
 	engines   atomic.Uint64
 	slowdown  atomic.Uint64
 	dead      atomic.Uint64

@@ -9,5 +9,12 @@
 // sessions. It counts the calls of every function, for tests that promise how
 // often the module is called.
 //
-// Building the module takes a C compiler, which cgo needs anyway.
+// When asked to, the module also offers what SoftHSM lacks: keys of SM2, SM4
+// and HMAC-SM3 by mechanisms of a vendor's kind (module/sm.h), for tests of
+// vendor profiles. It has no ML-DSA and no ML-KEM, for which PKCS#11 3.2 has
+// mechanisms: OpenSSL 3.0, that of Debian 12, knows neither, and a module with
+// an implementation of its own would test that implementation.
+//
+// Building the module takes a C compiler, which cgo needs anyway, and the
+// headers of OpenSSL 3 (Debian: libssl-dev).
 package fault

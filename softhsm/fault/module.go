@@ -1,9 +1,10 @@
 package fault
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-//go:embed module/fault.c
-var source []byte
+//go:embed module/*.c module/*.h
+var sources embed.FS
 
 // Library is the built module, of which any number of copies can be put
 // before modules.
@@ -26,17 +27,41 @@ func Build(dir string) (*Library, error) {
 	if compiler == "" {
 		compiler = "cc"
 	}
-	c := filepath.Join(dir, "fault.c")
-	if err := os.WriteFile(c, source, 0o600); err != nil {
+	files, err := writeSources(dir)
+	if err != nil {
 		return nil, err
 	}
 	l := &Library{filepath.Join(dir, "fault.so")}
-	out, err := exec.Command(compiler, "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC",
-		"-o", l.path, c, "-ldl", "-lpthread").CombinedOutput()
+	args := append([]string{"-std=gnu17", "-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-shared", "-fPIC",
+		"-fvisibility=hidden", "-o", l.path}, files...)
+	out, err := exec.Command(compiler, append(args, "-lcrypto", "-ldl", "-lpthread")...).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("building the fault module: %w\n%s", err, out)
 	}
 	return l, nil
+}
+
+// writeSources writes the sources into the folder dir and returns the paths of
+// those to compile.
+func writeSources(dir string) (files []string, err error) {
+	names, err := fs.Glob(sources, "module/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		source, err := sources.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(path, source, 0o600); err != nil {
+			return nil, err
+		}
+		if filepath.Ext(path) == ".c" {
+			files = append(files, path)
+		}
+	}
+	return files, nil
 }
 
 // Module is a copy of the library before a real module. Its methods are safe
@@ -87,6 +112,12 @@ func (m *Module) mapControl() error {
 	m.control = (*control)(unsafe.Pointer(unsafe.SliceData(m.mapped)))
 	return nil
 }
+
+// OfferSM lets the module offer keys of SM2, SM4 and HMAC-SM3, as vendors' do
+// (module/sm.h has the numbers). It is to be called before anything loads the
+// module, and every token of a domain must be behind such a module to use the
+// keys.
+func (m *Module) OfferSM() { m.control.sm = 1 }
 
 // Path returns the absolute path of the module, to be opened in place of the
 // real one.

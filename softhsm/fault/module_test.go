@@ -2,6 +2,7 @@ package fault_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -16,6 +17,24 @@ import (
 	"github.com/sluice-kms/sluice/softhsm/fault"
 )
 
+// library is built once for all tests, in a folder that TestMain removes.
+var (
+	libraryDir string
+	library    = sync.OnceValues(func() (*fault.Library, error) { return fault.Build(libraryDir) })
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if libraryDir, err = os.MkdirTemp("", "fault"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(libraryDir)
+		return m.Run()
+	}())
+}
+
 // client is a PKCS#11 client of a SoftHSM token behind a fault module.
 type client struct {
 	*pkcs11.Ctx
@@ -26,7 +45,10 @@ type client struct {
 	key     pkcs11.ObjectHandle
 }
 
-func newClient(t *testing.T) *client {
+func newClient(t *testing.T) *client { return newClientWith(t, func(*fault.Module) {}) }
+
+// newClientWith prepares the module before it is loaded.
+func newClientWith(t *testing.T, prepare func(*fault.Module)) *client {
 	t.Helper()
 	if err := softhsm.Available(); err != nil {
 		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm") {
@@ -34,12 +56,13 @@ func newClient(t *testing.T) *client {
 		}
 		t.Skip(err)
 	}
-	library, err := fault.Build(t.TempDir())
+	library, err := library()
 	must(t, err)
 	token, err := softhsm.Provision(t.TempDir(), "faulty")
 	must(t, err)
 	module, err := library.Front(t.TempDir(), token.Module)
 	must(t, err)
+	prepare(module)
 	for name, value := range token.Env {
 		t.Setenv(name, value)
 	}

@@ -7,8 +7,9 @@
  *
  * The control file lies beside this library and has its name with ".control"
  * at the end, so that every copy of the library is a module of its own. It
- * names the real module. Only the standard's names and numbers are used, with
- * its spelling; on Unix no structure is packed and CK_ULONG is unsigned long.
+ * names the real module, and says whether keys of SM2, SM4 and HMAC-SM3 are to
+ * be had too (sm.h). These lie behind the functions here, so that faults are
+ * theirs as well.
  */
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
@@ -25,73 +26,55 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef unsigned long CK_ULONG;
-typedef CK_ULONG CK_RV;
-
-enum {
-	CKR_OK = 0x0,
-	CKR_GENERAL_ERROR = 0x5,
-	CKR_ARGUMENTS_BAD = 0x7,
-};
+#include "sm.h"
 
 /*
- * The functions in front, in the order of the control file, with their places
- * in CK_FUNCTION_LIST (PKCS#11 v2.40 base, section 3.6), the number of their
- * arguments, all of which are as wide as a pointer, and whether they occupy an
- * engine.
+ * The functions in front, in the order of the control file, with the number of
+ * their arguments, all of which are as wide as a pointer, and whether they
+ * occupy an engine.
  */
 #define FUNCTIONS(X) \
-	X(C_Initialize, 0, 1, 0) \
-	X(C_Finalize, 1, 1, 0) \
-	X(C_GetSlotList, 4, 3, 0) \
-	X(C_GetTokenInfo, 6, 2, 0) \
-	X(C_OpenSession, 12, 5, 0) \
-	X(C_CloseSession, 13, 1, 0) \
-	X(C_CloseAllSessions, 14, 1, 0) \
-	X(C_GetSessionInfo, 15, 2, 0) \
-	X(C_Login, 18, 4, 0) \
-	X(C_Logout, 19, 1, 0) \
-	X(C_CreateObject, 20, 4, 0) \
-	X(C_CopyObject, 21, 5, 0) \
-	X(C_DestroyObject, 22, 2, 0) \
-	X(C_GetAttributeValue, 24, 4, 0) \
-	X(C_SetAttributeValue, 25, 4, 0) \
-	X(C_FindObjectsInit, 26, 3, 0) \
-	X(C_FindObjects, 27, 4, 0) \
-	X(C_FindObjectsFinal, 28, 1, 0) \
-	X(C_EncryptInit, 29, 3, 0) \
-	X(C_Encrypt, 30, 5, 1) \
-	X(C_DecryptInit, 33, 3, 0) \
-	X(C_Decrypt, 34, 5, 1) \
-	X(C_DigestInit, 37, 2, 0) \
-	X(C_Digest, 38, 5, 1) \
-	X(C_SignInit, 42, 3, 0) \
-	X(C_Sign, 43, 5, 1) \
-	X(C_VerifyInit, 48, 3, 0) \
-	X(C_Verify, 49, 5, 1) \
-	X(C_GenerateKey, 58, 5, 1) \
-	X(C_GenerateKeyPair, 59, 8, 1) \
-	X(C_WrapKey, 60, 6, 1) \
-	X(C_UnwrapKey, 61, 8, 1) \
-	X(C_DeriveKey, 62, 6, 1) \
-	X(C_GenerateRandom, 64, 3, 1)
+	X(C_Initialize, 1, 0) \
+	X(C_Finalize, 1, 0) \
+	X(C_GetSlotList, 3, 0) \
+	X(C_GetTokenInfo, 2, 0) \
+	X(C_OpenSession, 5, 0) \
+	X(C_CloseSession, 1, 0) \
+	X(C_CloseAllSessions, 1, 0) \
+	X(C_GetSessionInfo, 2, 0) \
+	X(C_Login, 4, 0) \
+	X(C_Logout, 1, 0) \
+	X(C_CreateObject, 4, 0) \
+	X(C_CopyObject, 5, 0) \
+	X(C_DestroyObject, 2, 0) \
+	X(C_GetAttributeValue, 4, 0) \
+	X(C_SetAttributeValue, 4, 0) \
+	X(C_FindObjectsInit, 3, 0) \
+	X(C_FindObjects, 4, 0) \
+	X(C_FindObjectsFinal, 1, 0) \
+	X(C_EncryptInit, 3, 0) \
+	X(C_Encrypt, 5, 1) \
+	X(C_DecryptInit, 3, 0) \
+	X(C_Decrypt, 5, 1) \
+	X(C_DigestInit, 2, 0) \
+	X(C_Digest, 5, 1) \
+	X(C_SignInit, 3, 0) \
+	X(C_Sign, 5, 1) \
+	X(C_VerifyInit, 3, 0) \
+	X(C_Verify, 5, 1) \
+	X(C_GenerateKey, 5, 1) \
+	X(C_GenerateKeyPair, 8, 1) \
+	X(C_WrapKey, 6, 1) \
+	X(C_UnwrapKey, 8, 1) \
+	X(C_DeriveKey, 6, 1) \
+	X(C_GenerateRandom, 3, 1)
 
 enum function {
-#define X(name, place, arity, works) F_##name,
+#define X(name, arity, works) F_##name,
 	FUNCTIONS(X)
 #undef X
 	FUNCTION_COUNT
 };
-
-/* The places of CK_FUNCTION_LIST. */
-enum { PLACES = 68 };
-
-typedef void (*any_function)(void);
-
-typedef struct {
-	unsigned char version[2];
-	any_function place[PLACES];
-} function_list;
 
 /*
  * The control file: 64-bit words in the machine's byte order, written by the
@@ -115,6 +98,7 @@ typedef struct {
 typedef struct {
 	uint64_t magic;
 	char module[PATH_SIZE];     /* the real one */
+	uint64_t sm;                /* not 0: with SM keys; read when it is loaded */
 	_Atomic uint64_t engines;   /* calls that are served at once; 0: any number */
 	_Atomic uint64_t slowdown;  /* factor of service and jitter; 0 is 1 */
 	_Atomic uint64_t dead;      /* what every call returns; 0: lives */
@@ -128,6 +112,7 @@ typedef struct {
 
 static control_file *control;
 static function_list *real;
+static function_list behind; /* the real module's, or those with SM keys before them */
 static function_list front;
 
 /*
@@ -186,7 +171,7 @@ static void note_slot(CK_ULONG slot)
  */
 static void reset_if_wanted(void)
 {
-	CK_RV (*close_all)(CK_ULONG) = (CK_RV (*)(CK_ULONG))real->place[14];
+	CK_RV (*close_all)(CK_ULONG) = (CK_RV (*)(CK_ULONG))behind.place[PLACE_C_CloseAllSessions];
 	uint64_t wanted = atomic_load(&control->reset);
 	int i;
 
@@ -304,10 +289,10 @@ static void serve(function_control *f, uint64_t began)
  * CK_ULONG travel alike in the calling conventions of the machines that this
  * runs on (System V AMD64, AAPCS64).
  */
-#define X(name, place_, arity, works) \
+#define X(name, arity, works) \
 	static CK_RV front_##name(PARAMETERS##arity) \
 	{ \
-		CK_RV (*call)(PARAMETERS##arity) = (CK_RV (*)(PARAMETERS##arity))real->place[place_]; \
+		CK_RV (*call)(PARAMETERS##arity) = (CK_RV (*)(PARAMETERS##arity))behind.place[PLACE_##name]; \
 		function_control *fc = &control->function[F_##name]; \
 		CK_RV rv = before(F_##name); \
 		uint64_t began; \
@@ -366,10 +351,13 @@ static const char *start(void)
 	*(void **)&get_real = dlsym(library, "C_GetFunctionList");
 	if (get_real == NULL || get_real(&real) != CKR_OK)
 		return "the real module has no function list";
-	front = *real;
+	behind = *real;
+	if (control->sm != 0)
+		sm_install(&behind, real);
+	front = behind;
 	seen_reset = atomic_load(&control->reset);
-	front.place[3] = (any_function)&front_get_function_list;
-#define X(name, place_, arity, works) front.place[place_] = (any_function)&front_##name;
+	front.place[PLACE_C_GetFunctionList] = (any_function)&front_get_function_list;
+#define X(name, arity, works) front.place[PLACE_##name] = (any_function)&front_##name;
 	FUNCTIONS(X)
 #undef X
 	return NULL;
@@ -380,7 +368,7 @@ static const char *failure;
 
 static void start_once(void) { failure = start(); }
 
-CK_RV C_GetFunctionList(function_list **list);
+__attribute__((visibility("default"))) CK_RV C_GetFunctionList(function_list **list);
 
 CK_RV C_GetFunctionList(function_list **list)
 {
