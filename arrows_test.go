@@ -33,6 +33,7 @@ var arrows = map[string][]string{
 	"audit":              {"kms"},
 	"hsm":                {"kms"},
 	"hsm/p11":            {"kms", "hsm"},
+	"hsm/remote":         {"kms", "hsm"},
 	"hsm/soft":           {"kms", "hsm"},
 	"hsm/hsmtest":        {"kms", "hsm"},
 	"cmd":                {"*"},

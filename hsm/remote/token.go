@@ -1,0 +1,251 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// Limits of calls. They are those of the pool (hsm.callLimit and so on), which
+// gives a call up at the same time.
+const (
+	// DefaultCallLimit bounds every call but those of DefaultSlowLimit.
+	DefaultCallLimit = 5 * time.Second
+	// DefaultSlowLimit bounds the opening of the token, key generation and
+	// import, and Enforces.
+	DefaultSlowLimit = 60 * time.Second
+)
+
+// Config says how to start a worker process and what it shall open.
+type Config struct {
+	// Program is the path of the program, Args its arguments from the name on;
+	// both are seen by everybody on the machine. The program calls Serve.
+	Program string
+	Args    []string
+	// Settings say what to open; only the Opener knows what they mean. They
+	// are not secret.
+	Settings []byte
+	// PIN returns the user's PIN. It is called once and its result wiped.
+	PIN func() ([]byte, error)
+	// Log gets what happens to the process and what it writes to its standard
+	// error; it should name the node.
+	Log *slog.Logger
+	// CallLimit and SlowLimit bound calls; 0: the defaults.
+	CallLimit, SlowLimit time.Duration
+}
+
+// Token is a token that is open in a worker process. It implements hsm.Token
+// and hsm.Importer.
+type Token struct {
+	process              *process
+	info                 hsm.TokenInfo
+	callLimit, slowLimit time.Duration
+	busy                 atomic.Int32 // calls in the process
+
+	// mu comes before no other lock. It is not held in calls.
+	mu     sync.Mutex
+	closed bool
+	idle   []*caller
+	all    []*caller
+}
+
+var (
+	_ hsm.Token    = (*Token)(nil)
+	_ hsm.Importer = (*Token)(nil)
+	_ hsm.Session  = (*session)(nil)
+)
+
+// Open starts the process and opens the token in it. It fails with the class
+// that the Opener's error has there, with ClassPIN when there is no PIN, and
+// with ClassTokenDown when the process cannot be started or does not answer. The end
+// of ctx ends the process and with it Open.
+func Open(ctx context.Context, c Config) (*Token, error) {
+	pin, err := c.PIN()
+	if err != nil {
+		return nil, &hsm.Error{Class: hsm.ClassPIN, Call: "worker process", Err: err}
+	}
+	defer clear(pin)
+	p, err := start(&c, c.Log)
+	if err != nil {
+		return nil, &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: err}
+	}
+	t := &Token{process: p, callLimit: c.CallLimit, slowLimit: c.SlowLimit}
+	if t.callLimit == 0 {
+		t.callLimit = DefaultCallLimit
+	}
+	if t.slowLimit == 0 {
+		t.slowLimit = DefaultSlowLimit
+	}
+	stop := context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })
+	defer stop()
+	if err := t.open(&opening{version: version, settings: c.Settings, pin: pin}); err != nil {
+		p.kill(err)
+		t.release()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *Token) open(o *opening) error {
+	c, err := t.take()
+	if err != nil {
+		return err
+	}
+	body, err := c.ask(kindOpen, o.size(), t.slowLimit, o.append)
+	if err != nil {
+		return err
+	}
+	if t.info, err = parseInfo(body); err != nil {
+		return c.misbehaved()
+	}
+	c.wipe()
+	t.put(c)
+	return nil
+}
+
+// Info describes the token as it was when it was opened.
+func (t *Token) Info() hsm.TokenInfo { return t.info }
+
+// take returns a line that nobody uses, a new one when there is none.
+func (t *Token) take() (*caller, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: errClosed}
+	}
+	if n := len(t.idle); n > 0 {
+		c := t.idle[n-1]
+		t.idle = t.idle[:n-1]
+		return c, nil
+	}
+	l, end, err := newPair()
+	if err != nil {
+		return nil, &hsm.Error{Class: hsm.ClassCapacity, Call: "socketpair", Err: err}
+	}
+	if err := sendEnd(t.process.control, end); err != nil {
+		l.file.Close()
+		return nil, t.process.failure()
+	}
+	c := newCaller(t, l)
+	t.all = append(t.all, c)
+	return c, nil
+}
+
+// put gives a line back.
+func (t *Token) put(c *caller) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.closed {
+		t.idle = append(t.idle, c)
+	}
+}
+
+// run makes a call on the token.
+func (t *Token) run(k kind, limit time.Duration, args task) (result, error) {
+	c, err := t.take()
+	if err != nil {
+		return result{}, err
+	}
+	defer t.put(c)
+	body, err := c.ask(k, args.size(), limit, args.append)
+	if err != nil {
+		return result{}, err
+	}
+	var r result
+	if r.parse(body) != nil {
+		return result{}, c.misbehaved()
+	}
+	r.key.Material, r.key.PublicKey = bytes.Clone(r.key.Material), bytes.Clone(r.key.PublicKey)
+	c.wipe()
+	return r, nil
+}
+
+// Generate implements hsm.Token.
+func (t *Token) Generate(spec kms.Spec, usage kms.Usage) (hsm.Generated, error) {
+	r, err := t.run(kindGenerate, t.slowLimit, task{spec: spec, usage: usage})
+	return r.key, err
+}
+
+// GenerateSealingKey implements hsm.Token.
+func (t *Token) GenerateSealingKey() ([]byte, error) {
+	r, err := t.run(kindGenerateSealingKey, t.slowLimit, task{})
+	return r.key.Material, err
+}
+
+// Load implements hsm.Token.
+func (t *Token) Load(material []byte, spec kms.Spec, usage kms.Usage) (hsm.Handle, error) {
+	r, err := t.run(kindLoad, t.callLimit, task{spec: spec, usage: usage, data: material})
+	return r.handle, err
+}
+
+// LoadSealingKey implements hsm.Token.
+func (t *Token) LoadSealingKey(material []byte) (hsm.Handle, error) {
+	r, err := t.run(kindLoadSealingKey, t.callLimit, task{data: material})
+	return r.handle, err
+}
+
+// Unload implements hsm.Token.
+func (t *Token) Unload(h hsm.Handle) error {
+	_, err := t.run(kindUnload, t.callLimit, task{handle: h})
+	return err
+}
+
+// Import implements hsm.Importer. A driver that takes no keys from outside
+// answers with ClassUnsupported.
+func (t *Token) Import(spec kms.Spec, usage kms.Usage, key []byte) (hsm.Generated, error) {
+	r, err := t.run(kindImport, t.slowLimit, task{spec: spec, usage: usage, data: key})
+	return r.key, err
+}
+
+// Enforces implements hsm.Token.
+func (t *Token) Enforces() (bool, error) {
+	r, err := t.run(kindEnforces, t.slowLimit, task{})
+	return r.yes, err
+}
+
+// Probe implements hsm.Token. A process that has ended fails it.
+func (t *Token) Probe() error {
+	_, err := t.run(kindProbe, t.callLimit, task{})
+	return err
+}
+
+// Close closes the token in the process, ends the process and waits for that:
+// the call limit and some seconds at most. A process in which a call still
+// runs is killed instead, since a module must not be closed under its calls.
+func (t *Token) Close() error {
+	var err error
+	if t.busy.Load() == 0 {
+		_, err = t.run(kindClose, t.callLimit, task{})
+	} else {
+		t.process.kill(errClosed)
+	}
+	if ended := t.release(); err == nil {
+		err = ended
+	}
+	return err
+}
+
+// release ends the process and gives back what the token holds.
+func (t *Token) release() error {
+	t.mu.Lock()
+	closed := t.closed
+	t.closed = true
+	t.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := t.process.end()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.all {
+		c.file.Close()
+	}
+	t.idle, t.all = nil, nil
+	return err
+}
