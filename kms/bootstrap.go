@@ -42,6 +42,9 @@ func Bootstrap(ctx context.Context, c BootstrapConfig) (*Tenant, *Secrets, error
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := c.checkPepper(ctx); err != nil {
+		return nil, nil, err
+	}
 	secrets := &Secrets{}
 	err = c.openSecret(ctx, system, pepperName, func(versions map[uint32][]byte) (err error) {
 		secrets.Pepper, err = NewPepper(versions)
@@ -73,6 +76,22 @@ func createSystemTenant(ctx context.Context, c BootstrapConfig) (*Tenant, error)
 		return c.Tenants.TenantByRef(ctx, SystemTenantName)
 	}
 	return nil, err
+}
+
+// checkPepper refuses a service that has lost its pepper: a new one would make
+// every credential void. The pepper is made before the row key, so where there
+// is a row key, which is asked for first, there was a pepper. A row key that is
+// lost is noticed by the codes of the rows.
+func (c BootstrapConfig) checkPepper(ctx context.Context) error {
+	keys, err := c.Secrets.SystemSecrets(ctx, rowKeyName)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	peppers, err := c.Secrets.SystemSecrets(ctx, pepperName)
+	if err == nil && len(peppers) == 0 {
+		return Errorf(KindInternal, "the stored pepper of the credentials is missing")
+	}
+	return err
 }
 
 // openSecret opens every version of a secret, which it makes if there is none,

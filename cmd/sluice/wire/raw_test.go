@@ -152,8 +152,8 @@ func (r *rawDatabase) damage(t *testing.T, table, column, value, where string) b
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && (e.Code == "23502" || e.Code == "23505") {
 		return false // NOT NULL and UNIQUE of a primary key stay
 	}
-	if err != nil && strings.Contains(err.Error(), "UNIQUE constraint failed") {
-		return false
+	if err != nil && (strings.Contains(err.Error(), "UNIQUE constraint failed") || strings.Contains(err.Error(), "datatype mismatch")) {
+		return false // the second: of a row number
 	}
 	if err != nil {
 		t.Fatalf("damaging %s.%s: %v", table, column, err)
