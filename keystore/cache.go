@@ -3,7 +3,6 @@ package keystore
 import (
 	"context"
 	"hash/maphash"
-	"sync"
 	"sync/atomic"
 	"time"
 	"uuid"
@@ -21,9 +20,10 @@ const (
 	// the cases.
 	cacheShards = 256
 
-	// entryOverhead is what an entry costs beside its value, in bytes: the
-	// entry, its place in the ring and its slot in a map that is half full.
-	entryOverhead = 160
+	// idleSweeps is the number of sweeps without a use after which an entry is
+	// removed; sweeps are that part of the idle time apart. More would make the
+	// time more exact than within a tenth, and take more locks.
+	idleSweeps = 10
 )
 
 // limits bounds one cache. Each shard has an equal part of every number.
@@ -42,7 +42,7 @@ type cache[K, V comparable] struct {
 	load func(context.Context, K) (V, error)
 	// hash chooses the shard; it is seeded, so that nobody can aim at one.
 	hash func(maphash.Seed, K) uint64
-	// size is the approximate number of bytes that key and value hold.
+	// size is the approximate number of bytes that key and value refer to.
 	size func(K, V) int
 	// own makes a key that shares no memory with a request; nil when keys
 	// hold no references.
@@ -61,34 +61,8 @@ type cache[K, V comparable] struct {
 // loadCounts counts the loads of a cache by their outcome.
 type loadCounts struct {
 	found, missing, damaged, failed atomic.Uint64
-	evicted                         atomic.Uint64
-}
-
-type shard[K, V comparable] struct {
-	mu sync.RWMutex
-	// The fields below are guarded by mu, except entry.used.
-	entries  map[K]*entry[K, V]
-	ring     []*entry[K, V] // all entries, in the order of the CLOCK hand
-	hand     int
-	bytes    int
-	absences map[K]absence
-	flights  map[K]*flight[V]
-
-	_ [40]byte // fills two cache lines: locks of two shards share none
-}
-
-type entry[K, V comparable] struct {
-	// What a hit touches comes first, in one cache line.
-	value V
-	used  atomic.Bool
-	key   K
-	size  int
-	slot  int // in the ring
-}
-
-type absence struct {
-	err   error
-	until time.Time
+	evicted                         atomic.Uint64 // to make room
+	idle                            atomic.Uint64 // evicted because nobody used them
 }
 
 // flight is a load under way. Its result is kept only while it is registered
@@ -101,19 +75,14 @@ type flight[V comparable] struct {
 	abandoned bool // ended for a reason of the leader's own; load again
 }
 
-// init makes the shards ready; the other fields are set already.
-func (c *cache[K, V]) init() {
-	c.seed = maphash.MakeSeed()
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.entries = make(map[K]*entry[K, V])
-		s.absences = make(map[K]absence)
-		s.flights = make(map[K]*flight[V])
-	}
-}
+// init makes the cache ready; the other fields are set already.
+func (c *cache[K, V]) init() { c.seed = maphash.MakeSeed() }
 
-func (c *cache[K, V]) shard(k K) *shard[K, V] {
-	return &c.shards[c.hash(c.seed, k)%cacheShards]
+// locate returns the shard of k and its tag there, from different bits of the
+// hash.
+func (c *cache[K, V]) locate(k K) (s *shard[K, V], tag uint32) {
+	h := c.hash(c.seed, k)
+	return &c.shards[h%cacheShards], uint32(h >> 32)
 }
 
 // get answers from the cache or loads. A hit allocates nothing.
@@ -122,14 +91,12 @@ func (c *cache[K, V]) get(ctx context.Context, k K) (V, error) {
 		var none V
 		return none, errStale
 	}
-	s := c.shard(k)
+	s, tag := c.locate(k)
 	s.mu.RLock()
-	if e := s.entries[k]; e != nil {
+	if place := s.find(tag, k); place >= 0 {
+		e := &s.entries[place]
 		v := e.value
-		// Reading first keeps the line shared between cores.
-		if !e.used.Load() {
-			e.used.Store(true)
-		}
+		e.touch()
 		s.mu.RUnlock()
 		return v, nil
 	}
@@ -139,16 +106,18 @@ func (c *cache[K, V]) get(ctx context.Context, k K) (V, error) {
 		var none V
 		return none, a.err
 	}
-	return c.fetch(ctx, s, k)
+	return c.fetch(ctx, s, tag, k)
 }
 
 // fetch joins the load under way or leads a new one.
-func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], k K) (V, error) {
+func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], tag uint32, k K) (V, error) {
 	var none V
 	for {
 		s.mu.Lock()
-		if e := s.entries[k]; e != nil {
+		if place := s.find(tag, k); place >= 0 {
+			e := &s.entries[place]
 			v := e.value
+			e.touch()
 			s.mu.Unlock()
 			return v, nil
 		}
@@ -158,9 +127,12 @@ func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], k K) (V, error)
 				k = c.own(k)
 			}
 			f = &flight[V]{done: make(chan struct{})}
+			if s.flights == nil {
+				s.flights = make(map[K]*flight[V])
+			}
 			s.flights[k] = f
 			s.mu.Unlock()
-			return c.lead(ctx, s, k, f)
+			return c.lead(ctx, s, tag, k, f)
 		}
 		s.mu.Unlock()
 		select {
@@ -175,9 +147,9 @@ func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], k K) (V, error)
 }
 
 // lead runs a load and ends its flight, also when the load panics.
-func (c *cache[K, V]) lead(ctx context.Context, s *shard[K, V], k K, f *flight[V]) (V, error) {
+func (c *cache[K, V]) lead(ctx context.Context, s *shard[K, V], tag uint32, k K, f *flight[V]) (V, error) {
 	f.abandoned = true
-	defer c.land(s, k, f)
+	defer c.land(s, tag, k, f)
 	f.value, f.err = c.loadGated(ctx, k)
 	// What the leader's context ended says nothing to those who wait with it.
 	f.abandoned = f.err != nil && ctx.Err() != nil && !lasting(f.err)
@@ -196,14 +168,14 @@ func (c *cache[K, V]) loadGated(ctx context.Context, k K) (V, error) {
 	return c.load(ctx, k)
 }
 
-func (c *cache[K, V]) land(s *shard[K, V], k K, f *flight[V]) {
+func (c *cache[K, V]) land(s *shard[K, V], tag uint32, k K, f *flight[V]) {
 	s.mu.Lock()
 	if s.flights[k] == f {
 		delete(s.flights, k)
 		switch {
 		case f.abandoned:
 		case f.err == nil:
-			c.insertLocked(s, k, f.value)
+			c.insertLocked(s, tag, k, f.value)
 		case lasting(f.err):
 			c.rememberAbsenceLocked(s, k, f.err)
 		}
@@ -216,11 +188,11 @@ func (c *cache[K, V]) land(s *shard[K, V], k K, f *flight[V]) {
 // drop forgets what is known of k, and makes the load under way, if there is
 // one, forget it too.
 func (c *cache[K, V]) drop(k K) {
-	s := c.shard(k)
+	s, tag := c.locate(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.entries[k]; e != nil {
-		s.removeLocked(e)
+	if place := s.find(tag, k); place >= 0 {
+		s.removeLocked(place)
 	}
 	delete(s.absences, k)
 	delete(s.flights, k)
@@ -231,66 +203,47 @@ func (c *cache[K, V]) clear() {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()
-		clear(s.entries)
-		clear(s.ring)
-		s.ring, s.hand, s.bytes = s.ring[:0], 0, 0
-		clear(s.absences)
-		clear(s.flights)
+		s.clearLocked()
 		s.mu.Unlock()
+	}
+}
+
+// sweep removes what was not used for long; see shard.sweepLocked. It holds
+// each shard's lock for as long as it takes to look at 4096 entries.
+func (c *cache[K, V]) sweep() {
+	now := c.now()
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		removed := s.sweepLocked(now)
+		s.mu.Unlock()
+		c.loads.idle.Add(uint64(removed))
 	}
 }
 
 // swap replaces the value of k if it is still old. The new value must not be
 // larger than the old one.
 func (c *cache[K, V]) swap(k K, old, new V) {
-	s := c.shard(k)
+	s, tag := c.locate(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.entries[k]; e != nil && e.value == old {
-		e.value = new
+	if place := s.find(tag, k); place >= 0 && s.entries[place].value == old {
+		s.entries[place].value = new
 	}
 }
 
-func (c *cache[K, V]) insertLocked(s *shard[K, V], k K, v V) {
+// insertLocked adds what was loaded, and makes room for it.
+func (c *cache[K, V]) insertLocked(s *shard[K, V], tag uint32, k K, v V) {
 	delete(s.absences, k)
-	e := &entry[K, V]{key: k, value: v, size: c.size(k, v) + entryOverhead}
+	size := c.size(k, v) + s.overhead()
 	// An object that is larger than a shard's part is kept nevertheless, alone:
 	// to load it on every use would be worse.
-	for len(s.ring) > 0 &&
-		(len(s.ring) >= c.limits.entries/cacheShards || s.bytes+e.size > c.limits.bytes/cacheShards) {
+	for len(s.entries) > 0 &&
+		(len(s.entries) >= c.limits.entries/cacheShards || s.bytes+size > c.limits.bytes/cacheShards) {
 		s.evictLocked()
 		c.loads.evicted.Add(1)
 	}
-	e.slot = len(s.ring)
-	s.ring = append(s.ring, e)
-	s.entries[k] = e
-	s.bytes += e.size
-}
-
-// evictLocked removes the first entry under the hand that was not used since
-// the hand passed it last.
-func (s *shard[K, V]) evictLocked() {
-	for {
-		if s.hand >= len(s.ring) {
-			s.hand = 0
-		}
-		e := s.ring[s.hand]
-		if !e.used.Swap(false) {
-			s.removeLocked(e)
-			return
-		}
-		s.hand++
-	}
-}
-
-func (s *shard[K, V]) removeLocked(e *entry[K, V]) {
-	last := len(s.ring) - 1
-	moved := s.ring[last]
-	s.ring[e.slot], moved.slot = moved, e.slot
-	s.ring[last] = nil
-	s.ring = s.ring[:last]
-	delete(s.entries, e.key)
-	s.bytes -= e.size
+	s.insertLocked(tag, k, v, size)
 }
 
 func (c *cache[K, V]) rememberAbsenceLocked(s *shard[K, V], k K, err error) {
@@ -300,6 +253,9 @@ func (c *cache[K, V]) rememberAbsenceLocked(s *shard[K, V], k K, err error) {
 			delete(s.absences, old)
 			break
 		}
+	}
+	if s.absences == nil {
+		s.absences = make(map[K]absence)
 	}
 	s.absences[k] = absence{err: err, until: c.now().Add(AbsenceTTL)}
 }
@@ -311,7 +267,7 @@ func (c *cache[K, V]) usage() limits {
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.RLock()
-		u.entries += len(s.ring)
+		u.entries += len(s.entries)
 		u.bytes += s.bytes
 		u.absences += len(s.absences)
 		s.mu.RUnlock()

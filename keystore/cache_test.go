@@ -70,8 +70,8 @@ func TestCacheStaysWithinItsBounds(t *testing.T) {
 	if most.entries < 10 || most.bytes < 4000 || most.absences != bounds.absences {
 		t.Errorf("the cache was never full: %+v", most)
 	}
-	for k := range c.shards[0].entries {
-		c.drop(k)
+	for s := &c.shards[0]; len(s.entries) > 0; {
+		c.drop(s.entries[0].key)
 	}
 	if u := c.usage(); u.entries != 0 || u.bytes != 0 {
 		t.Errorf("dropping everything leaves %+v", u)
@@ -92,9 +92,9 @@ func TestBytesOfTheCacheAreThoseOfTheHeap(t *testing.T) {
 			Sealing: kms.SealingKey{Wrapped: make([]byte, 40)}}, nil
 	}
 	s.keys.load = func(_ context.Context, k keyID) (*boundKey, error) {
-		b := &boundKey{key: kms.Key{ID: k.key, Project: text(7), Name: text(20), Spec: kms.Spec(text(7)),
-			Usage: kms.Usage(text(15)), Protection: kms.Protection(text(3)), State: kms.KeyState(text(7)),
-			Versions: []*kms.Version{{ID: next(), Number: 1, State: kms.VersionState(text(7)), Blob: make([]byte, 150)}}}}
+		b := &boundKey{key: kms.Key{ID: k.key, Project: text(7), Name: text(20), Spec: kms.SpecAES256,
+			Usage: kms.UsageEncryptDecrypt, Protection: kms.ProtectionHSM, State: kms.KeyEnabled,
+			Versions: []*kms.Version{{ID: next(), Number: 1, State: kms.VersionEnabled, Blob: make([]byte, 150)}}}}
 		if k.key[15]%2 == 0 {
 			b.key.Tags = map[string]string{text(8): text(8), text(9): text(12)}
 			b.key.Versions[0].PublicKey = make([]byte, 294)
@@ -175,6 +175,30 @@ func TestScanDoesNotPushOutWhatIsUsed(t *testing.T) {
 	for _, k := range used {
 		if loads[k] != 1 {
 			t.Errorf("%q was loaded %d times, want once", k, loads[k])
+		}
+	}
+}
+
+// TestWhatIsUsedNowDisplacesWhatWasUsedOnce is the opposite case: a hand that
+// stays where it evicted meets only what came last, which never gets the time to
+// be used again.
+func TestWhatIsUsedNowDisplacesWhatWasUsedOnce(t *testing.T) {
+	loads := make(map[string]int)
+	c := newTestCache(limits{entries: 10, bytes: 1 << 20, absences: 1}, func(_ context.Context, k string) (int, error) {
+		loads[k]++
+		return 1, nil
+	})
+	for i := range 10 {
+		mustGet(t, c, fmt.Sprint("old-", i))
+	}
+	for range 100 {
+		for i := range 5 {
+			mustGet(t, c, fmt.Sprint("new-", i))
+		}
+	}
+	for i := range 5 {
+		if n := loads[fmt.Sprint("new-", i)]; n != 1 {
+			t.Errorf("new-%d was loaded %d times, want once", i, n)
 		}
 	}
 }

@@ -177,8 +177,8 @@ func (d *decoder) tenant(r *TenantRow) *kms.Tenant {
 	t := &kms.Tenant{
 		ID:          d.id(r.ID, "id"),
 		Name:        d.name(r.Name, "name"),
-		Tier:        kms.Tier(d.text(r.Tier, "tier")),
-		State:       kms.TenantState(d.text(r.State, "state")),
+		Tier:        kms.Tier(word(d.text(r.Tier, "tier"))),
+		State:       kms.TenantState(word(d.text(r.State, "state"))),
 		AllowSealed: d.boolean(r.AllowSealed, "allow_sealed"),
 		Sealing: kms.SealingKey{
 			ID:             d.id(r.SealingID, "sealing_id"),
@@ -228,29 +228,32 @@ func decodeKey(c *rowCoder, tenant uuid.UUID, r *KeyRow, want *uuid.UUID) (store
 	d := newDecoder(ObjectKey, tenant, rowID(r.ID))
 	k := &kms.Key{
 		ID:                 d.id(r.ID, "id"),
-		Project:            d.name(r.Project, "project"),
+		Project:            word(d.name(r.Project, "project")),
 		Name:               d.name(r.Name, "name"),
-		Spec:               kms.Spec(d.text(r.Spec, "spec")),
-		Usage:              kms.Usage(d.text(r.Usage, "usage")),
-		Protection:         kms.Protection(d.text(r.Protection, "protection")),
-		State:              kms.KeyState(d.text(r.State, "state")),
+		Spec:               kms.Spec(word(d.text(r.Spec, "spec"))),
+		Usage:              kms.Usage(word(d.text(r.Usage, "usage"))),
+		Protection:         kms.Protection(word(d.text(r.Protection, "protection"))),
+		State:              kms.KeyState(word(d.text(r.State, "state"))),
 		Description:        d.maybeBlank(r.Description, "description"),
 		Tags:               d.tags(r.Tags),
 		Created:            d.time(r.Created, "created"),
 		DeletionDate:       d.maybeTime(r.DeletionDate, "deletion_date"),
 		DeletionProtection: d.boolean(r.DeletionProtection, "deletion_protection"),
-		Origin:             kms.Origin(d.text(r.Origin, "origin")),
+		Origin:             kms.Origin(word(d.text(r.Origin, "origin"))),
 		RotationPeriod:     d.period(r.RotationPeriod, "rotation_period"),
 		NextRotation:       d.maybeTime(r.NextRotation, "next_rotation"),
 		LastUsed:           d.maybeTime(r.LastUsed, "last_used"),
-		LastUsedOp:         kms.Op(d.maybeBlank(r.LastUsedOp, "last_used_op")),
+		LastUsedOp:         kms.Op(word(d.maybeBlank(r.LastUsedOp, "last_used_op"))),
 		Primary:            d.number(r.PrimaryVersion, "primary_version"),
 		Revision:           d.revision(r.Revision),
 	}
 	stored := storedKey{key: k, highest: d.number(r.HighestVersion, "highest_version")}
+	// Together, because they are kept and go together.
+	versions := make([]kms.Version, len(r.Versions))
 	k.Versions = make([]*kms.Version, len(r.Versions))
 	for i := range r.Versions {
-		k.Versions[i] = d.version(&r.Versions[i])
+		versions[i] = d.version(&r.Versions[i])
+		k.Versions[i] = &versions[i]
 	}
 	d.wanted(k.ID, want)
 	d.require(d.maybeTime(r.Due, "due").Equal(dueDate(k)), "due", "does not follow from the dates")
@@ -277,11 +280,11 @@ func (c *rowCoder) checkKey(d *decoder, tenant uuid.UUID, k *storedKey, r *KeyRo
 	}
 }
 
-func (d *decoder) version(r *VersionRow) *kms.Version {
-	return &kms.Version{
+func (d *decoder) version(r *VersionRow) kms.Version {
+	return kms.Version{
 		ID:        d.id(r.ID, "version id"),
 		Number:    d.number(r.Number, "version number"),
-		State:     kms.VersionState(d.text(r.State, "version state")),
+		State:     kms.VersionState(word(d.text(r.State, "version state"))),
 		Created:   d.time(r.Created, "version created"),
 		DestroyAt: d.maybeTime(r.DestroyAt, "version destroy_at"),
 		PublicKey: d.maybeBytes(r.PublicKey, "version public_key"),
@@ -322,7 +325,7 @@ func decodeCredential(co *rowCoder, r *CredentialRow, tenant, want *uuid.UUID) (
 	c := &kms.Credential{
 		ID:        d.id(r.ID, "id"),
 		Tenant:    d.id(r.Tenant, "tenant"),
-		Project:   d.name(r.Project, "project"),
+		Project:   word(d.name(r.Project, "project")),
 		Name:      d.text(r.Name, "name"),
 		Component: d.maybeBlank(r.Component, "component"),
 		Scopes:    d.strings(r.Scopes, "scopes"),

@@ -98,6 +98,13 @@
 //     (Corbató, "A Paging Experiment with the Multics System", 1968) chooses
 //     what goes, and an entry used once is the first to go, so that a scan
 //     does not push out what others use.
+//   - What nobody uses for Options.Idle goes too, and the memory with it: a
+//     sweep ten times in that time counts how many of them an entry was not used
+//     between. An idle tenant so holds nothing here, and everything that is
+//     forgotten can be read again exactly.
+//   - A shard keeps its entries in one array, found by a hash index of eight
+//     bytes a slot: fewer objects for the garbage collector, and fewer places
+//     in memory for a hit to touch, which is what a hit among many costs.
 //
 // # Several processes
 //

@@ -14,7 +14,7 @@ type collector struct {
 	forged  atomic.Uint64
 	follows *follower // nil when no other process writes
 
-	entries, bytes, absences, loads, evictions, rows, forgeries, age, failures *prometheus.Desc
+	entries, bytes, absences, loads, evictions, idle, rows, forgeries, age, failures *prometheus.Desc
 }
 
 // cacheStats is what a cache tells of itself.
@@ -41,6 +41,7 @@ func newCollector(s *Store) *collector {
 		absences:  desc("cache_absences", "Remembered absences.", "cache"),
 		loads:     desc("cache_loads_total", "Look-ups that the cache could not answer, by outcome.", "cache", "outcome"),
 		evictions: desc("cache_evictions_total", "Objects that made room for others.", "cache"),
+		idle:      desc("cache_idle_total", "Objects that were forgotten because nobody used them.", "cache"),
 		rows:      desc("damaged_objects_total", "Times that a stored object was refused because a row is damaged."),
 		forgeries: desc("forged_objects_total", "Times that a stored object was refused because a row was not written by this service."),
 		age:       desc("state_age_seconds", "Time since the database was last asked for changes of other processes."),
@@ -69,6 +70,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		counter(c.loads, &cache.loads.damaged, name, "damaged")
 		counter(c.loads, &cache.loads.failed, name, "failed")
 		counter(c.evictions, &cache.loads.evicted, name)
+		counter(c.idle, &cache.loads.idle, name)
 	}
 	counter(c.rows, &c.damaged)
 	counter(c.forgeries, &c.forged)

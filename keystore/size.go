@@ -12,16 +12,19 @@ import (
 const mapOverhead = 8*32 + 64
 
 // The sizes below are approximate: what the objects themselves hold, without
-// the slack of the allocator.
+// the slack of the allocator and the words that they share.
 
 func sizeTenant(_ uuid.UUID, t *kms.Tenant) int {
-	return int(unsafe.Sizeof(*t)+unsafe.Sizeof(kms.Deletion{})) + len(t.Name) + len(t.Tier) + len(t.State) + len(t.Sealing.Wrapped)
+	n := int(unsafe.Sizeof(*t)) + len(t.Name) + len(t.Sealing.Wrapped)
+	if t.Deletion != nil {
+		n += int(unsafe.Sizeof(*t.Deletion))
+	}
+	return n
 }
 
 func sizeKey(_ keyID, bound *boundKey) int {
 	k := &bound.key
-	n := int(unsafe.Sizeof(*bound)) + len(k.Project) + len(k.Name) + len(k.Spec) + len(k.Usage) +
-		len(k.Protection) + len(k.State) + len(k.Description) + len(k.Origin) + len(k.LastUsedOp)
+	n := int(unsafe.Sizeof(*bound)) + len(k.Project) + len(k.Name) + len(k.Description)
 	if k.Tags != nil {
 		n += mapOverhead
 	}
@@ -29,7 +32,7 @@ func sizeKey(_ keyID, bound *boundKey) int {
 		n += len(name) + len(value)
 	}
 	for _, v := range k.Versions {
-		n += int(unsafe.Sizeof(v)) + int(unsafe.Sizeof(*v)) + len(v.State) + len(v.PublicKey) + len(v.Blob)
+		n += int(unsafe.Sizeof(v)) + int(unsafe.Sizeof(*v)) + len(v.PublicKey) + len(v.Blob)
 	}
 	return n
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 	"uuid"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -47,12 +46,12 @@ const (
 
 // Bounds of the caches. The numbers of entries cover the size that the
 // service is made for, 1,000,000 keys of 100,000 tenants. The bytes keep the
-// caches together below 1 GiB whatever the objects are; at 0.82 KiB for an AES
-// key and 0.2 KiB for its name they leave room for 800,000 of them, or for
+// caches together below 1 GiB whatever the objects are; at 0.7 KiB for an AES
+// key and 0.1 KiB for its name they leave room for 1,000,000 of them, or for
 // 200,000 RSA keys. Absences outlast AbsenceTTL only where nobody asks again.
 var (
-	keyLimits     = limits{entries: 1 << 20, bytes: 640 << 20, absences: 1 << 14}
-	keyNameLimits = limits{entries: 1 << 20, bytes: 192 << 20, absences: 1 << 14}
+	keyLimits     = limits{entries: 1 << 20, bytes: 704 << 20, absences: 1 << 14}
+	keyNameLimits = limits{entries: 1 << 20, bytes: 128 << 20, absences: 1 << 14}
 	tenantLimits  = limits{entries: 1 << 17, bytes: 64 << 20, absences: 1 << 12}
 	// Operators look tenants up by name; the hot path has the id.
 	tenantNameLimits = limits{entries: 1 << 14, bytes: 4 << 20, absences: 1 << 12}
@@ -73,6 +72,9 @@ type Options struct {
 	// KindStoreUnavailable until it can. 0: DefaultStaleness. It concerns
 	// drivers that are a ChangeDriver.
 	Staleness time.Duration
+	// Idle is how long what nobody uses stays cached, up to a tenth longer;
+	// 0: DefaultIdle.
+	Idle time.Duration
 }
 
 // Store is the key store; see the package comment. All methods are safe for
@@ -102,8 +104,8 @@ type Store struct {
 
 	follower *follower // nil when no other process writes
 
-	stop    context.CancelFunc
-	purging sync.WaitGroup
+	stop context.CancelFunc
+	own  sync.WaitGroup // what the Store does by itself
 }
 
 // keyID and keyName are what a tenant can call a key. The tenant is part of
@@ -139,7 +141,12 @@ func New(driver Driver, opts Options) *Store {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.purging.Go(func() { s.purge(ctx) })
+	s.own.Go(func() { s.purge(ctx) })
+	idle := opts.Idle
+	if idle <= 0 {
+		idle = DefaultIdle
+	}
+	s.own.Go(func() { s.sweep(ctx, idle) })
 	if s.follower != nil {
 		s.follower.start(ctx)
 	}
@@ -151,7 +158,7 @@ func New(driver Driver, opts Options) *Store {
 // KindStoreUnavailable.
 func (s *Store) Close() error {
 	s.stop()
-	s.purging.Wait()
+	s.own.Wait()
 	if s.follower != nil {
 		s.follower.wait.Wait()
 	}
@@ -206,7 +213,7 @@ func (s *Store) initCaches() {
 
 	s.tenantNames.limits, s.tenantNames.now = tenantNameLimits, s.now
 	s.tenantNames.load, s.tenantNames.hash, s.tenantNames.own = s.loadTenantID, maphash.String, strings.Clone
-	s.tenantNames.size = func(name string, id uuid.UUID) int { return len(name) + len(id) }
+	s.tenantNames.size = func(name string, _ uuid.UUID) int { return len(name) }
 	s.tenantNames.init()
 
 	s.keys.limits, s.keys.now = keyLimits, s.now
@@ -219,7 +226,7 @@ func (s *Store) initCaches() {
 
 	s.keyNames.limits, s.keyNames.now = keyNameLimits, s.now
 	s.keyNames.load = s.loadKeyID
-	s.keyNames.size = func(k keyName, id uuid.UUID) int { return len(k.name) + int(unsafe.Sizeof(k)) + len(id) }
+	s.keyNames.size = func(k keyName, _ uuid.UUID) int { return len(k.name) }
 	// Tenants like the same names, so the tenant has to be in the hash.
 	s.keyNames.hash = func(seed maphash.Seed, k keyName) uint64 {
 		return maphash.Bytes(seed, k.tenant[:]) ^ maphash.String(seed, k.name)
