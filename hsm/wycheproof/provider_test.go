@@ -226,7 +226,12 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		testDir = dir
-		return m.Run()
+		code := m.Run()
+		if err := stopREST(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
 	}())
 }
 
