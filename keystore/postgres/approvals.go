@@ -21,8 +21,10 @@ const (
 	updateApproval = `UPDATE approvals SET approved_by = $3, used = $4, revision = $5, mac = $6, mac_version = $7
 		WHERE id = $1 AND revision = $2`
 
-	deleteExpiredApprovals = `DELETE FROM approvals WHERE id IN
-		(SELECT id FROM approvals WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED)`
+	// An array, because the planner would join with a list of unknown length by
+	// reading the whole table.
+	deleteExpiredApprovals = `DELETE FROM approvals WHERE id = ANY
+		(ARRAY(SELECT id FROM approvals WHERE expires <= $1 ORDER BY expires LIMIT $2 FOR UPDATE SKIP LOCKED))`
 )
 
 func approvalTargets(r *keystore.ApprovalRow) []any {
