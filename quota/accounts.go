@@ -120,13 +120,19 @@ func (e *Engine) Sweep() (forgotten int) {
 
 func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 	now := e.nowLocked(s)
-	for _, scopes := range []map[uuid.UUID]*scope{s.credentials, s.keys} {
-		for id, sc := range scopes {
-			if e.asNew(sc, now) {
-				delete(scopes, id)
-				sc.owner.scopes--
-				forgotten++
-			}
+	for id, sc := range s.credentials {
+		if e.asNew(sc, now) {
+			delete(s.credentials, id)
+			sc.owner.scopes--
+			forgotten++
+		}
+	}
+	for id, key := range s.keys {
+		rules := key.owner.snapshot
+		if e.asNew(&key.scope, now) && key.hotSpot.quiet(now.ns, &rules.hotSpot) && key.failures.quiet(now.ns, &rules.failures) {
+			delete(s.keys, id)
+			key.owner.scopes--
+			forgotten++
 		}
 	}
 	for id, t := range s.tenants {
@@ -159,8 +165,7 @@ func (e *Engine) asNew(sc *scope, now instant) bool {
 		sc.day.turn(t.elastic.day)
 	}
 	return sc.day.used == 0 &&
-		sc.credits.full(sc.rate(rampSteps)) && sc.requests.full(sc.limits.requests) && sc.credits.promised <= now.ns &&
-		sc.hotSpot.quiet(now.ns, &t.snapshot.hotSpot) && sc.failures.quiet(now.ns, &t.snapshot.failures)
+		sc.credits.full(sc.rate(rampSteps)) && sc.requests.full(sc.limits.requests) && sc.credits.promised <= now.ns
 }
 
 // unused tells whether the rest of a tenant is what a new one's would be.

@@ -160,6 +160,16 @@ func TestDebtIsRepaidFromAPartOfTheRefill(t *testing.T) {
 	}
 }
 
+func TestRefundRepaysWhatItselfBorrowedOnly(t *testing.T) {
+	b := bucket{level: 0, debt: 50}
+	if lost := b.giveBack(30, 20, 100); b.debt != 30 || b.level != 10 || lost != 0 {
+		t.Errorf("debt %d, level %d, lost %d", b.debt, b.level, lost)
+	}
+	if lost := b.giveBack(120, 0, 100); b.debt != 30 || b.level != 100 || lost != 30 {
+		t.Errorf("debt %d, level %d, lost %d", b.debt, b.level, lost)
+	}
+}
+
 // A thousand that are refused at once are told a thousand different times, in
 // the order of their coming (hermes-agent#109234: 19 of 20 got the same).
 func TestPromisesAreSpreadOverTheRefill(t *testing.T) {

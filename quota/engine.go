@@ -42,7 +42,7 @@ func NewEngine(o Options) *Engine {
 		s := &e.shards[i]
 		s.tenants = make(map[uuid.UUID]*tenant)
 		s.credentials = make(map[uuid.UUID]*scope)
-		s.keys = make(map[uuid.UUID]*scope)
+		s.keys = make(map[uuid.UUID]*keyState)
 		s.holds = make(map[uuid.UUID]*hold)
 	}
 	return e
@@ -53,7 +53,7 @@ type engineShard struct {
 	mu          sync.Mutex // guards the rest; never held with another shard's
 	tenants     map[uuid.UUID]*tenant
 	credentials map[uuid.UUID]*scope
-	keys        map[uuid.UUID]*scope
+	keys        map[uuid.UUID]*keyState
 	holds       map[uuid.UUID]*hold // open reservations by request id
 	free        []*hold             // to be used again
 	latest      int64               // ns since the engine's start, as last read
@@ -169,10 +169,10 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	h.reservation, h.snapshot, h.now = reservation, snapshot, e.nowLocked(s)
 	h.creates, h.bytes = r.Creates, int64(max(r.Bytes, 0))
 	e.find(s, h, r)
-	if refused := e.peek(h, r); refused != nil {
-		err := refused.error(snapshot)
+	var f refusal
+	if !e.peek(&f, h, r) {
 		s.reuse(h)
-		return events, err
+		return events, f.error(snapshot)
 	}
 	events = e.commit(h)
 	s.holds[r.RequestID] = h

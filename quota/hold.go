@@ -14,8 +14,8 @@ type hold struct {
 	reservation kms.Reservation
 	snapshot    *Snapshot
 	tenant      *tenant
-	parts       []part // the tenant's first
-	key         *scope // nil: none
+	parts       []part    // the tenant's first
+	key         *keyState // nil: none
 	now         instant
 
 	borrowed int64 // of the tenant's credits
@@ -106,15 +106,15 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 		if limits == nil {
 			limits = &t.limits.key
 		}
-		sc := s.keys[id]
-		if sc == nil || sc.owner != t {
-			sc = &scope{owner: t, kind: keyScope, id: id, limits: limits, rampZero: longAgo}
-			e.begin(t, sc, h.now.ns)
-			s.keys[id] = sc
+		key := s.keys[id]
+		if key == nil || key.owner != t {
+			key = &keyState{scope: scope{owner: t, kind: keyScope, id: id, limits: limits, rampZero: longAgo}}
+			e.begin(t, &key.scope, h.now.ns)
+			s.keys[id] = key
 			t.scopes++
 		}
-		e.use(h, sc, limits)
-		h.key = sc
+		e.use(h, &key.scope, limits)
+		h.key = key
 	}
 }
 
@@ -228,7 +228,7 @@ func (t *tenant) packsRoom(wall time.Time) (room int64) {
 }
 
 // beginProbes makes the request the probe of a breaker that is due for one.
-func (h *hold) beginProbes(key *scope) {
+func (h *hold) beginProbes(key *keyState) {
 	if _, probe := key.hotSpot.wait(h.now.ns, &h.snapshot.hotSpot); probe {
 		key.hotSpot.begin(h.reservation.RequestID, h.now.ns, &h.snapshot.hotSpot)
 		h.probeHot = true

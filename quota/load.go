@@ -7,7 +7,8 @@ import (
 
 // loadClock is the time by which tenants' buckets fill: it runs slower for
 // lower tiers while the pool is above its safe line. Buckets that fill by it
-// need not be looked at when the load changes.
+// need not be looked at when the load changes. A step of a ramp that lies before
+// the last passing of the line counts from there: what came before is not kept.
 type loadClock struct {
 	set     sync.Mutex // orders changes
 	current atomic.Pointer[loadSpan]

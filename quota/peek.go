@@ -98,20 +98,19 @@ func retryAfter(wait time.Duration) time.Duration {
 	return max((wait + time.Second - 1).Truncate(time.Second), time.Second)
 }
 
-// peek asks every gate and changes nothing but what a refusal leaves behind:
-// promises, and what breakers count. nil: all agree.
-func (e *Engine) peek(h *hold, r *Request) *refusal {
-	var f refusal
+// peek asks every gate and tells whether all agree. It changes nothing but what
+// a refusal leaves behind: promises, and what breakers count.
+func (e *Engine) peek(f *refusal, h *hold, r *Request) bool {
 	for i := range h.parts {
-		e.peekScope(&f, h, h.parts[i].scope)
+		e.peekScope(f, h, h.parts[i].scope)
 	}
-	h.peekTotals(&f)
-	h.peekStored(&f, r)
+	h.peekTotals(f)
+	h.peekStored(f, r)
 	if h.key != nil {
-		h.peekBreakers(&f)
+		h.peekBreakers(f)
 	}
 	if f.reasons == nil {
-		return nil
+		return true
 	}
 	h.tenant.refused++
 	if h.key != nil {
@@ -121,7 +120,7 @@ func (e *Engine) peek(h *hold, r *Request) *refusal {
 		}
 		h.key.hotSpot.count(f.keyRate, h.now.ns, rules)
 	}
-	return &f
+	return false
 }
 
 // peekScope asks the gates that every scope has.

@@ -36,8 +36,12 @@ type scope struct {
 	held              int64 // open reservations that name the scope
 	rampZero          int64 // ns when it was made; far back: no ramp
 	kind              scopeKind
+}
 
-	hotSpot, failures breaker // of a key
+// keyState is a key's scope with its breakers.
+type keyState struct {
+	scope
+	hotSpot, failures breaker
 }
 
 // total counts the use of a day or month.
