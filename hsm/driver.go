@@ -69,7 +69,8 @@ type Handle uint64
 // Call is one operation: the flat form of kms.Work. See there for the
 // meaning of the fields; Handle is unused for VerbVerify, VerbEncapsulate and
 // public-key VerbEncrypt, which use PublicKey, and for VerbRandom and
-// VerbDigest.
+// VerbDigest. VerbSign with SM2 and a message uses both: the public key is part
+// of what is hashed.
 type Call struct {
 	Verb      kms.Verb
 	Algorithm kms.Algorithm

@@ -20,7 +20,7 @@ func use(k *key, h hsm.Handle, alg kms.Algorithm) hsm.Call {
 	call := hsm.Call{Algorithm: alg, Spec: k.spec, Handle: h, Input: []byte("a message"), UserID: userIDFor(alg)}
 	switch k.usage {
 	case kms.UsageSignVerify:
-		call.Verb = kms.VerbSign
+		call.Verb, call.PublicKey = kms.VerbSign, k.public
 	case kms.UsageGenerateVerifyMAC:
 		call.Verb = kms.VerbMAC
 	case kms.UsageKeyAgreement:
@@ -60,7 +60,7 @@ func (s *suite) testMaterial(t *testing.T) {
 		t.Run(string(spec), func(t *testing.T) {
 			s.testSpoiltMaterial(t, k)
 			for _, other := range s.opts.Specs {
-				for _, u := range other.Info().Usages {
+				for _, u := range s.usages(other) {
 					if other == spec && u.Usage == usage {
 						continue
 					}
@@ -213,7 +213,7 @@ func (s *suite) testPeer(t *testing.T) {
 		}
 	}()
 	for _, spec := range s.opts.Specs {
-		for _, u := range spec.Info().Usages {
+		for _, u := range s.usages(spec) {
 			t.Run(fmt.Sprintf("%s/%s", spec, u.Usage), func(t *testing.T) {
 				s.testExchange(t, peer, s.key(t, spec, u.Usage))
 			})

@@ -49,7 +49,7 @@ func testPublicHalf(t *testing.T, k *key) {
 }
 
 func (s *suite) testSign(t *testing.T, c *caller, k *key, alg kms.Algorithm) {
-	call := hsm.Call{Verb: kms.VerbSign, Algorithm: alg, Spec: k.spec, Handle: k.handle, UserID: userIDFor(alg)}
+	call := hsm.Call{Verb: kms.VerbSign, Algorithm: alg, Spec: k.spec, Handle: k.handle, PublicKey: k.public, UserID: userIDFor(alg)}
 	checked := func(t testing.TB, call hsm.Call) []byte {
 		t.Helper()
 		sig := c.must(t, call)
@@ -82,7 +82,7 @@ func (s *suite) testSign(t *testing.T, c *caller, k *key, alg kms.Algorithm) {
 			return
 		}
 		call := call
-		call.Input, call.Handle = []byte("a message"), other.handle
+		call.Input, call.Handle, call.PublicKey = []byte("a message"), other.handle, other.public
 		sig := c.must(t, call)
 		wantSignature(t, other, call, sig)
 		if ok, _ := judgeSignature(k.spec, alg, k.public, signed{message: call.Input, userID: call.UserID}, sig); ok {

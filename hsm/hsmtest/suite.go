@@ -18,6 +18,9 @@ type Options struct {
 	// their algorithms. RSA keys are generated once or twice per usage, which
 	// takes seconds for the longer ones.
 	Specs []kms.Spec
+	// Unsupported is one usage of a spec that the token does not offer, and must
+	// refuse to make, load and import keys for.
+	Unsupported map[kms.Spec]kms.Usage
 	// PublicVerbs: the token runs VerbVerify and VerbEncrypt with a public
 	// key for the asymmetric specs, and VerbDigest for every hash function.
 	PublicVerbs bool
@@ -97,7 +100,7 @@ func (s *suite) run(t *testing.T) {
 		if info == nil {
 			t.Fatalf("options: unknown spec %q", spec)
 		}
-		for _, u := range info.Usages {
+		for _, u := range s.usages(spec) {
 			t.Run(fmt.Sprintf("%s/%s", spec, u.Usage), func(t *testing.T) {
 				s.testKey(t, spec, u.Usage, u.Algorithms)
 			})
@@ -110,8 +113,11 @@ func (s *suite) run(t *testing.T) {
 	t.Run("ConcurrentCallsGetTheirOwnAnswers", s.testConcurrency)
 	t.Run("SealingKeys", s.testSealingKeys)
 	t.Run("EnforcesIsAsExpected", s.testEnforces)
+	for spec, usage := range s.opts.Unsupported {
+		t.Run(fmt.Sprintf("Unsupported/%s/%s", spec, usage), func(t *testing.T) { s.testUnsupported(t, spec, usage) })
+	}
 	for _, spec := range s.opts.Imports {
-		for _, u := range spec.Info().Usages {
+		for _, u := range s.usages(spec) {
 			t.Run(fmt.Sprintf("Import/%s/%s", spec, u.Usage), func(t *testing.T) { s.testImport(t, spec, u) })
 		}
 	}
@@ -121,6 +127,24 @@ func (s *suite) run(t *testing.T) {
 	}
 	if s.opts.Peer != nil {
 		t.Run("PeerUsesTheSameMaterial", s.testPeer)
+	}
+}
+
+// usages are those of the spec that the token offers.
+func (s *suite) usages(spec kms.Spec) []kms.UsageAlgorithms {
+	return slices.DeleteFunc(slices.Clone(spec.Info().Usages), func(u kms.UsageAlgorithms) bool { return s.opts.Unsupported[spec] == u.Usage })
+}
+
+// testUnsupported: a key that could not be used is not made.
+func (s *suite) testUnsupported(t *testing.T, spec kms.Spec, usage kms.Usage) {
+	_, err := s.token.Generate(spec, usage)
+	wantClass(t, "Generate", err, hsm.ClassUnsupported)
+	k := s.key(t, spec, s.usages(spec)[0].Usage)
+	_, err = s.token.Load(k.material, spec, usage)
+	wantClass(t, "Load", err, hsm.ClassUnsupported)
+	if importer, ok := s.token.(hsm.Importer); ok {
+		_, err = importer.Import(spec, usage, randomBytes(spec.Info().Bits/8))
+		wantClass(t, "Import", err, hsm.ClassUnsupported)
 	}
 }
 
