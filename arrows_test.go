@@ -50,7 +50,7 @@ var fences = map[string][]string{
 	"github.com/jackc/pgx":                {"keystore/postgres", "cmd"},
 	"github.com/redis/go-redis":           {"quota/redis", "cmd"},
 	"github.com/miekg/pkcs11":             {"hsm/p11", "softhsm", "bench"},
-	"github.com/emmansun/gmsm":            {"hsm/soft", "hsm/hsmtest"},
+	"github.com/emmansun/gmsm":            {"hsm/soft", "hsm/p11", "hsm/hsmtest"},
 	"github.com/decred/dcrd":              {"hsm/soft", "hsm/hsmtest"},
 	"modernc.org/sqlite":                  {"keystore/sqlite"},
 	"github.com/prometheus/client_golang": {"api", "audit", "cmd", "hsm", "keystore", "quota", "bench"},

@@ -6,16 +6,17 @@ import (
 	"slices"
 
 	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
 )
 
-// blockSize is that of AES in bytes.
+// blockSize is that of AES and of SM4 in bytes.
 const blockSize = 16
 
-// encryptCBC pads here (RFC 5652, 6.3) and encrypts by CKM_AES_CBC, so that
+// encryptCBC pads here (RFC 5652, 6.3) and encrypts by bare CBC, so that
 // padding is made and checked in one way, whatever the module.
 func (s *session) encryptCBC(c *hsm.Call, key loadedKey) error {
 	n := blockSize - len(c.Input)%blockSize
-	r, err := cbcRequest(opEncrypt, c, key, len(c.Input)+n)
+	r, err := s.cbcRequest(opEncrypt, c, key, len(c.Input)+n)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (s *session) decryptCBC(c *hsm.Call, key loadedKey) error {
 	if len(c.Input) == 0 || len(c.Input)%blockSize != 0 {
 		return badRequest(errPadding)
 	}
-	r, err := cbcRequest(opDecrypt, c, key, len(c.Input))
+	r, err := s.cbcRequest(opDecrypt, c, key, len(c.Input))
 	if err != nil {
 		return err
 	}
@@ -51,8 +52,14 @@ func (s *session) decryptCBC(c *hsm.Call, key loadedKey) error {
 }
 
 // cbcRequest checks the call; length is that of the ciphertext.
-func cbcRequest(op operation, c *hsm.Call, key loadedKey, length int) (request, error) {
+func (s *session) cbcRequest(op operation, c *hsm.Call, key loadedKey, length int) (request, error) {
+	mech := cbcMechanism
+	if c.Algorithm == kms.AlgSM4CBC {
+		mech = s.conn.vendor.sm4CBC
+	}
 	switch {
+	case mech == nil:
+		return request{}, unsupported("Session.Do")
 	case len(c.Nonce) != ivSize:
 		return request{}, badRequest(errNonce)
 	case len(c.AAD) != 0:
@@ -60,7 +67,7 @@ func cbcRequest(op operation, c *hsm.Call, key loadedKey, length int) (request, 
 	case length > maxData:
 		return request{}, badRequest(errSize)
 	}
-	return request{operation: op, mechanism: cbcMechanism, key: key.object, nonce: c.Nonce, room: length + outputSlack}, nil
+	return request{operation: op, mechanism: mech, key: key.object, nonce: c.Nonce, room: length + outputSlack}, nil
 }
 
 // unpad returns the length of a padded plaintext, one block at least, without

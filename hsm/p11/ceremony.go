@@ -27,6 +27,8 @@ type CeremonyToken struct {
 	InitArgs                string
 	TokenLabel, TokenSerial string
 	UserPIN                 func() ([]byte, error)
+	// Profile is Config.Profile.
+	Profile *Profile
 	// SOPIN is the security officer's PIN, needed on backup tokens: he alone
 	// can declare another token's public key as trusted.
 	SOPIN func() ([]byte, error)
@@ -83,7 +85,8 @@ func (cfg *CeremonyConfig) validate() error {
 //     What travels is never stored, and the private key never outlives it: a
 //     copy of both would unwrap a second root without the unwrap template.
 //  4. The check values of all tokens are compared.
-//  5. The members generate the keys of the domain's self-test.
+//  5. The members generate the keys of the domain's self-test, as far as the
+//     domain has none for what they can hold.
 //
 // An interrupted ceremony can be repeated with the same tokens: what is there
 // is checked and kept. None of the tokens may be open otherwise. ctx ends the
@@ -98,10 +101,14 @@ func Ceremony(ctx context.Context, cfg CeremonyConfig) (*hsm.Domain, error) {
 		return nil, fmt.Errorf("ceremony: %w", err)
 	}
 	if cfg.Domain != nil {
-		return cfg.Domain, nil
+		joined := *cfg.Domain
+		domain = &joined
 	}
 	if domain.SelfTests, err = c.selfTests(ctx, domain); err != nil {
 		return nil, fmt.Errorf("ceremony: %w", err)
+	}
+	if cfg.Domain != nil && len(domain.SelfTests) == len(cfg.Domain.SelfTests) {
+		return cfg.Domain, nil // as it was
 	}
 	return domain, nil
 }
@@ -183,7 +190,7 @@ func (c *ceremony) admit(t CeremonyToken, backup bool) error {
 
 func (t *CeremonyToken) place() place {
 	return place{module: t.Module, env: t.Env, initArgs: t.InitArgs,
-		label: t.TokenLabel, serial: t.TokenSerial, userPIN: t.UserPIN}
+		label: t.TokenLabel, serial: t.TokenSerial, userPIN: t.UserPIN, profile: t.Profile}
 }
 
 // identify finds the domain whose roots the tokens hold, or names a new one.
@@ -343,37 +350,62 @@ var selfTestKeys = []keyKind{
 	{kms.SpecHMAC512, kms.UsageGenerateVerifyMAC},
 }
 
-// selfTests generates them, each on the first member that can.
+// vendorSelfTestKeys are the same for what profiles describe.
+var vendorSelfTestKeys = []keyKind{
+	{kms.SpecSM4, kms.UsageEncryptDecrypt},
+	{kms.SpecSM2, kms.UsageSignVerify},
+	{kms.SpecSM2, kms.UsageEncryptDecrypt},
+	{kms.SpecHMACSM3, kms.UsageGenerateVerifyMAC},
+}
+
+// selfTestsWanted are those of PKCS#11's own keys, and those that the profile
+// of some member describes.
+func (c *ceremony) selfTestsWanted() []keyKind {
+	wanted := slices.Clone(selfTestKeys)
+	for _, kind := range vendorSelfTestKeys {
+		if slices.ContainsFunc(c.cfg.Members, func(m CeremonyToken) bool { return m.Profile.describes(kind.spec) }) {
+			wanted = append(wanted, kind)
+		}
+	}
+	return wanted
+}
+
+// selfTests returns the domain's and generates those that it lacks, each on
+// the first member that can.
 func (c *ceremony) selfTests(ctx context.Context, domain *hsm.Domain) ([]hsm.SelfTestKey, error) {
+	wanted := c.selfTestsWanted()
 	made := make(map[keyKind]hsm.SelfTestKey)
+	for _, k := range domain.SelfTests {
+		made[keyKind{k.Spec, k.Usage}] = k
+	}
+	had := len(domain.SelfTests)
 	for _, m := range c.cfg.Members {
-		if err := c.selfTestsOf(ctx, m, domain, made); err != nil {
+		missing := slices.DeleteFunc(slices.Clone(wanted), func(kind keyKind) bool { _, ok := made[kind]; return ok })
+		if len(missing) == 0 {
+			break
+		}
+		if err := c.selfTestsOf(ctx, m, domain, missing, made); err != nil {
 			return nil, err
 		}
 	}
-	var tests []hsm.SelfTestKey
-	for _, kind := range selfTestKeys {
-		if key, ok := made[kind]; ok {
+	tests := slices.Clone(domain.SelfTests)
+	for _, kind := range wanted {
+		key, ok := made[kind]
+		if ok && !slices.ContainsFunc(tests[:had], func(k hsm.SelfTestKey) bool { return keyKind{k.Spec, k.Usage} == kind }) {
 			tests = append(tests, key)
 		}
 	}
 	return tests, nil
 }
 
-func (c *ceremony) selfTestsOf(ctx context.Context, m CeremonyToken, domain *hsm.Domain, made map[keyKind]hsm.SelfTestKey) (err error) {
-	if len(made) == len(selfTestKeys) {
-		return nil
-	}
+func (c *ceremony) selfTestsOf(ctx context.Context, m CeremonyToken, domain *hsm.Domain, missing []keyKind, made map[keyKind]hsm.SelfTestKey) (err error) {
 	t, err := Open(ctx, Config{Module: m.Module, Env: m.Env, InitArgs: m.InitArgs,
-		TokenLabel: m.TokenLabel, TokenSerial: m.TokenSerial, PIN: m.UserPIN, Domain: *domain})
+		TokenLabel: m.TokenLabel, TokenSerial: m.TokenSerial, Profile: m.Profile, PIN: m.UserPIN, Domain: *domain})
 	if err != nil {
 		return fmt.Errorf("open member %s: %w", m.TokenLabel, err)
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	for _, kind := range selfTestKeys {
-		if _, ok := made[kind]; ok {
-			continue
-		}
+	for _, kind := range missing {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ type place struct {
 	initArgs      string
 	label, serial string
 	userPIN       func() ([]byte, error)
+	profile       *Profile // nil: none
 }
 
 // connection is a claimed slot where the user is logged in. Its own session,
@@ -29,6 +30,7 @@ type connection struct {
 	flags   uint // of sessions: CKF_RW_SESSION or none
 	token   pkcs11.TokenInfo
 	mechs   []uint // that the token offers
+	vendor  vendor
 
 	crossings atomic.Uint64
 	rawOAEP   atomic.Bool // the token's OAEP does not take SHA-256
@@ -57,7 +59,7 @@ func connect(p place, flags uint) (*connection, error) {
 	if err != nil {
 		return nil, errors.Join(err, mod.release())
 	}
-	c := &connection{objects: objects{mod: mod}, slot: slot, flags: flags, token: token}
+	c := &connection{objects: objects{mod: mod}, slot: slot, flags: flags, token: token, vendor: newVendor(p.profile)}
 	if err := c.open(p); err != nil {
 		return nil, errors.Join(err, c.close())
 	}

@@ -93,6 +93,7 @@ static void run_transform(sluice_call *call, CK_INIT init, CK_TRANSFORM transfor
 {
 	union {
 		CK_GCM_PARAMS gcm;
+		CK_GCM_PARAMS_TEXT gcm_text;
 		CK_RSA_PKCS_PSS_PARAMS pss;
 		CK_RSA_PKCS_OAEP_PARAMS oaep;
 	} parameter;
@@ -110,6 +111,19 @@ static void run_transform(sluice_call *call, CK_INIT init, CK_TRANSFORM transfor
 		parameter.gcm.ulTagBits = 128;
 		mechanism.pParameter = &parameter.gcm;
 		mechanism.ulParameterLen = sizeof parameter.gcm;
+		break;
+	case SLUICE_GCM_TEXT:
+		parameter.gcm_text.pIv = call->iv;
+		parameter.gcm_text.ulIvLen = call->iv_length;
+		parameter.gcm_text.pAAD = call->aad;
+		parameter.gcm_text.ulAADLen = call->aad_length;
+		parameter.gcm_text.ulTagBits = 128;
+		mechanism.pParameter = &parameter.gcm_text;
+		mechanism.ulParameterLen = sizeof parameter.gcm_text;
+		break;
+	case SLUICE_OCTETS:
+		mechanism.pParameter = call->aad;
+		mechanism.ulParameterLen = call->aad_length;
 		break;
 	case SLUICE_CBC:
 		mechanism.pParameter = call->iv;

@@ -44,6 +44,15 @@ typedef struct CK_GCM_PARAMS {
 	CK_ULONG ulTagBits;
 } CK_GCM_PARAMS;
 
+/* The same as the text of v2.40 has it, and some vendors. */
+typedef struct CK_GCM_PARAMS_TEXT {
+	CK_BYTE *pIv;
+	CK_ULONG ulIvLen;
+	CK_BYTE *pAAD;
+	CK_ULONG ulAADLen;
+	CK_ULONG ulTagBits;
+} CK_GCM_PARAMS_TEXT;
+
 typedef struct CK_RSA_PKCS_PSS_PARAMS {
 	CK_ULONG hashAlg;
 	CK_ULONG mgf;
@@ -164,6 +173,8 @@ enum {
 enum {
 	SLUICE_NO_PARAMETER,
 	SLUICE_GCM,
+	SLUICE_GCM_TEXT,
+	SLUICE_OCTETS, /* the bytes of aad */
 	SLUICE_CBC,
 	SLUICE_PSS,
 	SLUICE_OAEP

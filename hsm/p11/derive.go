@@ -20,12 +20,18 @@ var ecdhMechanism = &mechanism{id: pkcs11.CKM_ECDH1_DERIVE}
 // 800-56A, 5.6.2.3.4), whether or not the token does: secrets with points of
 // another curve give the key away.
 func (s *session) agree(c *hsm.Call, key loadedKey) error {
-	curve := curves[key.spec]
+	curve, mech := curves[key.spec], ecdhMechanism
+	if key.spec == kms.SpecSM2 {
+		mech = s.conn.vendor.sm2Agree
+	}
+	if mech == nil {
+		return unsupported("C_DeriveKey")
+	}
 	point, ok := curve.parsePublicKeyInfo(c.Peer)
 	if !ok {
 		return badRequest(errPeer)
 	}
-	secret, err := s.call(&request{operation: opAgree, mechanism: ecdhMechanism, key: key.object,
+	secret, err := s.call(&request{operation: opAgree, mechanism: mech, key: key.object,
 		input: point, room: curve.fieldSize}, curve.fieldSize)
 	if err != nil {
 		return err

@@ -74,11 +74,39 @@ func (t *Token) Enforces() (bool, error) {
 		return false, err
 	}
 	for _, kind := range rootKinds {
-		for _, try := range kind.bypasses() {
-			refused, err := t.refuses(kind, try)
-			if err != nil || !refused {
+		for _, keyType := range []uint{pkcs11.CKK_AES, pkcs11.CKK_GENERIC_SECRET} {
+			as := attempt{kind, t.checkBlobs[kind], pkcs11.CKO_SECRET_KEY, keyType}
+			if refused, err := t.refusesAll(as); err != nil || !refused {
 				return false, err
 			}
+		}
+	}
+	return t.enforcesVendor()
+}
+
+// enforcesVendor tries the same with the domain's self-test keys of vendors'
+// types, which other code of the module may unwrap.
+func (t *Token) enforcesVendor() (bool, error) {
+	for _, test := range t.vendorTests {
+		k := t.conn.keyType(test.Spec)
+		if refused, err := t.refusesAll(attempt{keyRoot, test.Material, k.class, k.id}); err != nil || !refused {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// attempt is a blob of a root that is to be unwrapped as a key of a type.
+type attempt struct {
+	root           rootKind
+	blob           []byte
+	class, keyType uint
+}
+
+func (t *Token) refusesAll(a attempt) (bool, error) {
+	for _, try := range a.root.bypasses() {
+		if refused, err := t.refuses(a, try); err != nil || !refused {
+			return false, err
 		}
 	}
 	return true, nil
@@ -100,31 +128,32 @@ func (k rootKind) bypasses() [][]*pkcs11.Attribute {
 	return append(tries, contradicted)
 }
 
-// refuses tells whether the token kept the root's demands against a template,
-// as an AES key and as a secret of no particular kind.
-func (t *Token) refuses(kind rootKind, try []*pkcs11.Attribute) (bool, error) {
+// refuses tells whether the token kept the root's demands against a template.
+func (t *Token) refuses(a attempt, try []*pkcs11.Attribute) (bool, error) {
 	t.loadMu.Lock()
 	defer t.loadMu.Unlock()
-	for _, keyType := range []uint{pkcs11.CKK_AES, pkcs11.CKK_GENERIC_SECRET} {
-		template := append([]*pkcs11.Attribute{
-			pkcs11.NewAttribute(pkcs11.CKA_CLASS, pkcs11.CKO_SECRET_KEY),
-			pkcs11.NewAttribute(pkcs11.CKA_KEY_TYPE, keyType),
-			pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
-		}, try...)
-		object, err := t.unwrapLocked(t.roots[kind], t.checkBlobs[kind], template)
-		if err != nil {
-			if hsm.ClassOf(err) == hsm.ClassRequest {
-				continue
+	template := append([]*pkcs11.Attribute{
+		pkcs11.NewAttribute(pkcs11.CKA_CLASS, a.class),
+		pkcs11.NewAttribute(pkcs11.CKA_KEY_TYPE, a.keyType),
+		pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
+	}, try...)
+	object, err := t.unwrapLocked(t.roots[a.root], a.blob, template)
+	if err != nil {
+		switch hsm.ClassOf(err) {
+		case hsm.ClassRequest:
+			return true, nil
+		case hsm.ClassUnsupported, hsm.ClassAmbiguous:
+			// Of a vendor's key type it may only mean that the profile is wrong,
+			// for which the token is not to be left out.
+			if a.keyType != pkcs11.CKK_AES && a.keyType != pkcs11.CKK_GENERIC_SECRET {
+				return true, nil
 			}
-			return false, err
 		}
-		kept, err := t.loader.meets(object, kind.unwrapTemplate())
-		t.loader.destroy(object)
-		if err != nil || !kept {
-			return false, err
-		}
+		return false, err
 	}
-	return true, nil
+	kept, err := t.loader.meets(object, a.root.unwrapTemplate())
+	t.loader.destroy(object)
+	return kept, err
 }
 
 // meets tells whether an object's flags are those of the template: a token

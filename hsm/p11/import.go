@@ -25,7 +25,7 @@ func (t *Token) Import(spec kms.Spec, usage kms.Usage, key []byte) (hsm.Generate
 	if err != nil {
 		return hsm.Generated{}, err
 	}
-	parts, public, err := k.parse(key)
+	parts, public, err := k.parse(spec, key)
 	if err != nil {
 		return hsm.Generated{}, err
 	}
@@ -59,15 +59,17 @@ func importError() *hsm.Error {
 
 // parse takes a key apart into the attributes that hold it and returns its
 // public half.
-func (k *keyType) parse(key []byte) (parts []*pkcs11.Attribute, public []byte, err error) {
+func (k *keyType) parse(spec kms.Spec, key []byte) (parts []*pkcs11.Attribute, public []byte, err error) {
 	switch {
 	case k.symmetric():
 		if len(key) != k.size {
 			return nil, nil, importError()
 		}
 		return []*pkcs11.Attribute{pkcs11.NewAttribute(pkcs11.CKA_VALUE, bytes.Clone(key))}, nil, nil
+	case spec == kms.SpecSM2:
+		return k.parseSM2(key)
 	case k.curve != nil && k.curve.nist == nil:
-		return nil, nil, &hsm.Error{Class: hsm.ClassUnsupported, Call: "Import"}
+		return nil, nil, unsupported("Import")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(key)
 	if err != nil {

@@ -29,9 +29,17 @@ type keyType struct {
 	generate  uint // CKM_*
 	size      int  // symmetric: bytes; RSA: bits
 	curve     *curve
+
+	// Of a vendor's keys, see Profile.
+	pointForm  string // of CKA_EC_POINT; "": 04 ‖ x ‖ y, bare or in an OCTET STRING
+	nameless   bool   // no CKA_EC_PARAMS
+	withPoint  bool   // CKA_EC_POINT in the private key's template
+	lengthless bool   // no CKA_VALUE_LEN
+	typed      bool   // CKA_KEY_TYPE in the template of a new key
 }
 
-// keyTypeOf returns nil for specs that the driver cannot make.
+// keyTypeOf returns nil for specs that PKCS#11 has no keys for, or the driver
+// does not make; those of vendors are added by connection.keyType.
 func keyTypeOf(spec kms.Spec) *keyType {
 	info := spec.Info()
 	if info == nil {
@@ -110,31 +118,32 @@ func (t *Token) Generate(spec kms.Spec, usage kms.Usage) (hsm.Generated, error) 
 	if err != nil {
 		return hsm.Generated{}, err
 	}
-	return t.generate(k, spec, t.roots[keyRoot])
+	return t.generate(k, t.roots[keyRoot])
 }
 
 // GenerateSealingKey makes an AES-256 key wrapped under the sealing root.
 func (t *Token) GenerateSealingKey() ([]byte, error) {
-	g, err := t.generate(keyTypeOf(kms.SpecAES256), kms.SpecAES256, t.roots[sealingRoot])
+	g, err := t.generate(keyTypeOf(kms.SpecAES256), t.roots[sealingRoot])
 	return g.Material, err
 }
 
 // keyTypeFor is ClassUnsupported for a key that the token could hold but not
 // use: the families that it offers go by the mechanisms of their first usages.
 func (c *connection) keyTypeFor(spec kms.Spec, usage kms.Usage) (*keyType, error) {
-	info, k := spec.Info(), keyTypeOf(spec)
+	info, k := spec.Info(), c.keyType(spec)
 	switch {
 	case info == nil || info.Algorithms(usage) == nil:
 		return nil, driverError(hsm.ClassRequest, "key type", "the spec does not offer the usage")
 	case k == nil,
-		usage == kms.UsageKeyAgreement && !c.offers(ecdhMechanism.id),
+		!c.vendor.uses(spec, usage),
+		usage == kms.UsageKeyAgreement && spec != kms.SpecSM2 && !c.offers(ecdhMechanism.id),
 		usage == kms.UsageWrapUnwrap && !c.offers(ecbMechanism.id):
 		return nil, &hsm.Error{Class: hsm.ClassUnsupported, Call: "key type"}
 	}
 	return k, nil
 }
 
-func (t *Token) generate(k *keyType, spec kms.Spec, root pkcs11.ObjectHandle) (hsm.Generated, error) {
+func (t *Token) generate(k *keyType, root pkcs11.ObjectHandle) (hsm.Generated, error) {
 	t.generateMu.Lock()
 	defer t.generateMu.Unlock()
 	if err := t.generator.ready(); err != nil {
@@ -145,14 +154,20 @@ func (t *Token) generate(k *keyType, spec kms.Spec, root pkcs11.ObjectHandle) (h
 	if k.symmetric() {
 		generated, err = t.generateSecretLocked(k, root)
 	} else {
-		generated, err = t.generatePairLocked(k, spec, root)
+		generated, err = t.generatePairLocked(k, root)
 	}
 	t.generator.note(err)
 	return generated, err
 }
 
 func (t *Token) generateSecretLocked(k *keyType, root pkcs11.ObjectHandle) (hsm.Generated, error) {
-	template := append(k.template(noUsage, true), pkcs11.NewAttribute(pkcs11.CKA_VALUE_LEN, k.size))
+	template := k.template(noUsage, true)
+	if k.typed {
+		template = append(template, pkcs11.NewAttribute(pkcs11.CKA_KEY_TYPE, k.id))
+	}
+	if !k.lengthless {
+		template = append(template, pkcs11.NewAttribute(pkcs11.CKA_VALUE_LEN, k.size))
+	}
 	mech := []*pkcs11.Mechanism{pkcs11.NewMechanism(k.generate, nil)}
 	in := t.generator.objects()
 	key, err := in.mod.ctx.GenerateKey(in.session, mech, template)
@@ -164,14 +179,15 @@ func (t *Token) generateSecretLocked(k *keyType, root pkcs11.ObjectHandle) (hsm.
 	return hsm.Generated{Material: material}, err
 }
 
-func (t *Token) generatePairLocked(k *keyType, spec kms.Spec, root pkcs11.ObjectHandle) (hsm.Generated, error) {
+func (t *Token) generatePairLocked(k *keyType, root pkcs11.ObjectHandle) (hsm.Generated, error) {
 	public := []*pkcs11.Attribute{
 		pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
 		pkcs11.NewAttribute(pkcs11.CKA_PRIVATE, false),
 	}
-	if k.curve != nil {
+	switch {
+	case k.curve != nil && !k.nameless:
 		public = append(public, pkcs11.NewAttribute(pkcs11.CKA_EC_PARAMS, k.curve.params))
-	} else {
+	case k.curve == nil:
 		public = append(public,
 			pkcs11.NewAttribute(pkcs11.CKA_MODULUS_BITS, k.size),
 			pkcs11.NewAttribute(pkcs11.CKA_PUBLIC_EXPONENT, big.NewInt(rsaExponent).Bytes()))
@@ -184,7 +200,7 @@ func (t *Token) generatePairLocked(k *keyType, spec kms.Spec, root pkcs11.Object
 	}
 	defer in.destroy(pub)
 	defer in.destroy(priv)
-	der, err := in.publicKey(pub, spec)
+	der, err := in.publicKey(pub, k)
 	if err != nil {
 		return hsm.Generated{}, err
 	}
@@ -212,7 +228,7 @@ func (t *Token) LoadSealingKey(material []byte) (hsm.Handle, error) {
 }
 
 func (t *Token) load(material []byte, kind keyKind, root pkcs11.ObjectHandle) (hsm.Handle, error) {
-	k := keyTypeOf(kind.spec)
+	k := t.conn.keyType(kind.spec)
 	if len(material) == 0 || len(material) > maxMaterial || len(material)%8 != 0 ||
 		k.symmetric() && len(material) != k.size+wrapOverhead {
 		return 0, driverError(hsm.ClassRequest, "C_UnwrapKey", "the material's length is not the spec's")
@@ -255,7 +271,7 @@ func loaderError(err error) error {
 // curve: a private key's material does not show it. Symmetric keys were
 // checked by their length; SoftHSM reports 0 for those that it unwrapped.
 func (o objects) checkType(object pkcs11.ObjectHandle, k *keyType) error {
-	if k.symmetric() {
+	if k.symmetric() || k.nameless { // a vendor's type, which names the curve
 		return nil
 	}
 	attribute := uint(pkcs11.CKA_MODULUS)

@@ -94,5 +94,5 @@ func (c *connection) families() []kms.Family {
 		pkcs11.CKM_SHA384_HMAC, pkcs11.CKM_SHA512_HMAC) {
 		families = append(families, kms.FamilyHMAC)
 	}
-	return families
+	return append(families, c.vendorFamilies()...)
 }

@@ -141,9 +141,12 @@ type parameter C.CK_ULONG
 const (
 	noParameter parameter = C.SLUICE_NO_PARAMETER
 	gcm         parameter = C.SLUICE_GCM
-	cbc         parameter = C.SLUICE_CBC
-	pss         parameter = C.SLUICE_PSS
-	oaep        parameter = C.SLUICE_OAEP
+	// gcmWithoutBits is that of the text of v2.40, see CK_GCM_PARAMS_TEXT.
+	gcmWithoutBits parameter = C.SLUICE_GCM_TEXT
+	octets         parameter = C.SLUICE_OCTETS // the bytes in aad
+	cbc            parameter = C.SLUICE_CBC
+	pss            parameter = C.SLUICE_PSS
+	oaep           parameter = C.SLUICE_OAEP
 )
 
 // mechanism is a mechanism with the constant part of its parameter.
@@ -168,7 +171,7 @@ type request struct {
 	key       uint
 	wrapped   uint                // opWrap: the key to wrap under key
 	nonce     []byte              // GCM: nonceSize bytes; CBC: ivSize
-	aad       []byte              // GCM
+	aad       []byte              // GCM; octets: the parameter
 	input     []byte              // with aad at most maxData bytes
 	room      int                 // for output, at most maxData+outputSlack bytes
 	block     int                 // opExpand: bytes of a MAC, at most outputSlack

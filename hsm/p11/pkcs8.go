@@ -56,3 +56,17 @@ func (k *oneAsymmetricKey) equals(inner ecPrivateKey, der []byte) bool {
 	defer clear(encoded)
 	return err == nil && subtle.ConstantTimeCompare(encoded, der) == 1
 }
+
+// privateScalar returns the scalar inside a PKCS #8 encoding of a key on an
+// elliptic curve, in new memory. Whether the encoding is one of the key,
+// curve.encodes tells.
+func privateScalar(der []byte) (scalar []byte, ok bool) {
+	var outer oneAsymmetricKey
+	if rest, err := asn1.Unmarshal(der, &outer); err != nil || len(rest) != 0 {
+		return nil, false
+	}
+	defer clear(outer.PrivateKey)
+	var inner ecPrivateKey
+	rest, err := asn1.Unmarshal(outer.PrivateKey, &inner)
+	return inner.PrivateKey, err == nil && len(rest) == 0
+}

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"slices"
 
+	"github.com/emmansun/gmsm/sm2"
 	"github.com/miekg/pkcs11"
 
 	"github.com/sluice-kms/sluice/hsm"
@@ -49,17 +50,18 @@ func newCurve(fieldSize int, nist ecdh.Curve, oid ...int) *curve {
 // oidECPublicKey is id-ecPublicKey (RFC 5480, 2.1.1).
 var oidECPublicKey = asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1}
 
-// The curves (RFC 5480, 2.1.1.1; SEC 2, A.2.1 for secp256k1).
+// The curves (RFC 5480, 2.1.1.1; SEC 2, A.2.1 for secp256k1; GM/T 0006 for SM2).
 var curves = map[kms.Spec]*curve{
 	kms.SpecP256:      newCurve(32, ecdh.P256(), 1, 2, 840, 10045, 3, 1, 7),
 	kms.SpecP384:      newCurve(48, ecdh.P384(), 1, 3, 132, 0, 34),
 	kms.SpecP521:      newCurve(66, ecdh.P521(), 1, 3, 132, 0, 35),
 	kms.SpecSecp256k1: newCurve(32, nil, 1, 3, 132, 0, 10),
+	kms.SpecSM2:       newCurve(sm2Size, nil, 1, 2, 156, 10197, 1, 301),
 }
 
 // publicKey reads the public half of a new key as SubjectPublicKeyInfo.
-func (o objects) publicKey(object pkcs11.ObjectHandle, spec kms.Spec) ([]byte, error) {
-	der, err := o.encodePublicKey(object, spec)
+func (o objects) publicKey(object pkcs11.ObjectHandle, k *keyType) ([]byte, error) {
+	der, err := o.encodePublicKey(object, k)
 	if _, ok := errors.AsType[*hsm.Error](err); err != nil && !ok {
 		// The token gave a public key that is none.
 		return nil, &hsm.Error{Class: hsm.ClassAmbiguous, Call: "C_GetAttributeValue", Err: err}
@@ -67,13 +69,17 @@ func (o objects) publicKey(object pkcs11.ObjectHandle, spec kms.Spec) ([]byte, e
 	return der, err
 }
 
-func (o objects) encodePublicKey(object pkcs11.ObjectHandle, spec kms.Spec) ([]byte, error) {
-	if curve := curves[spec]; curve != nil {
+func (o objects) encodePublicKey(object pkcs11.ObjectHandle, k *keyType) ([]byte, error) {
+	if k.curve != nil {
 		values, err := o.attributes(object, pkcs11.CKA_EC_POINT)
 		if err != nil {
 			return nil, err
 		}
-		return curve.publicKeyInfo(values[0])
+		point, err := k.vendorPoint(values[0])
+		if err != nil {
+			return nil, err
+		}
+		return k.curve.publicKeyInfo(point)
 	}
 	key, err := o.rsaPublicKey(object)
 	if err != nil {
@@ -92,6 +98,38 @@ func (o objects) rsaPublicKey(object pkcs11.ObjectHandle) (*rsa.PublicKey, error
 		return nil, errors.New("the token chose a public exponent other than 65537")
 	}
 	return &rsa.PublicKey{N: n, E: rsaExponent}, nil
+}
+
+// vendorPoint returns the uncompressed point in a vendor's CKA_EC_POINT, which
+// is in the form that the profile names and in no other; without a profile it
+// returns what it is given.
+func (k *keyType) vendorPoint(ecPoint []byte) ([]byte, error) {
+	point, wrong := ecPoint, errors.New("CKA_EC_POINT is not in the profile's form")
+	switch k.pointForm {
+	case "":
+		return ecPoint, nil
+	case pointOctetString:
+		if rest, err := asn1.Unmarshal(ecPoint, &point); err != nil || len(rest) != 0 {
+			return nil, wrong
+		}
+	case pointCoordinates:
+		point = append([]byte{uncompressed}, ecPoint...)
+	}
+	if len(point) != 1+2*k.curve.fieldSize {
+		return nil, wrong
+	}
+	return point, nil
+}
+
+// encodePoint is its inverse.
+func (k *keyType) encodePoint(point []byte) []byte {
+	switch k.pointForm {
+	case pointOctetString:
+		return append([]byte{0x04, byte(len(point))}, point...) // DER: shorter than 128 bytes
+	case pointCoordinates:
+		point = point[1:]
+	}
+	return bytes.Clone(point)
 }
 
 // publicKeyInfo builds the SubjectPublicKeyInfo from CKA_EC_POINT.
@@ -120,8 +158,12 @@ func (c *curve) contains(point []byte) bool {
 	if point[0] != uncompressed {
 		return false
 	}
-	if c.nist == nil {
+	switch c {
+	case curves[kms.SpecSecp256k1]:
 		return onSecp256k1(point)
+	case curves[kms.SpecSM2]:
+		_, err := sm2.NewPublicKey(point)
+		return err == nil
 	}
 	_, err := c.nist.NewPublicKey(point)
 	return err == nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/emmansun/gmsm/sm3"
 	"github.com/miekg/pkcs11"
 
 	"github.com/sluice-kms/sluice/hsm"
@@ -42,6 +43,12 @@ var (
 	errPadding   = errors.New("the ciphertext's padding is not valid")
 	errWrapped   = errors.New("the wrapped bytes are not valid")
 	errHashless  = errors.New("the algorithm takes no digest")
+
+	errUserID     = errors.New("a user id of 1 to 8191 bytes goes with a message, and none with a digest")
+	errPublicKey  = errors.New("the call does not name the key's public half")
+	errOrder      = errors.New("the order of the ciphertext is unknown")
+	errCiphertext = errors.New("the ciphertext is not one of the order")
+	errTag        = errors.New("the ciphertext's tag is not valid")
 )
 
 func badRequest(err error) *hsm.Error {
@@ -117,6 +124,9 @@ func (s *session) result(err error) error {
 }
 
 func (s *session) sign(c *hsm.Call, key loadedKey) error {
+	if c.Algorithm == kms.AlgSM2DSA {
+		return s.signSM2(c, key)
+	}
 	mech := signMechanisms[c.Algorithm]
 	if mech == nil {
 		return &hsm.Error{Class: hsm.ClassUnsupported, Call: "C_SignInit"}
@@ -154,6 +164,10 @@ func (s *session) sign(c *hsm.Call, key loadedKey) error {
 
 func (s *session) mac(c *hsm.Call, key loadedKey) error {
 	mech, ok := macMechanisms[c.Algorithm]
+	if c.Algorithm == kms.AlgHMACSM3 {
+		mech.mechanism, mech.size = s.conn.vendor.hmacSM3, sm3.Size
+		ok = mech.mechanism != nil
+	}
 	switch {
 	case !ok:
 		return &hsm.Error{Class: hsm.ClassUnsupported, Call: "C_SignInit"}
@@ -171,12 +185,15 @@ func (s *session) mac(c *hsm.Call, key loadedKey) error {
 }
 
 func (s *session) encrypt(c *hsm.Call, key loadedKey) error {
-	if c.Algorithm == kms.AlgAESCBC {
+	if c.Algorithm == kms.AlgAESCBC || c.Algorithm == kms.AlgSM4CBC {
 		return s.encryptCBC(c, key)
 	}
-	r, err := gcmRequest(opEncrypt, c, key)
+	r, err := s.gcmRequest(opEncrypt, c, key)
 	if err != nil {
 		return err
+	}
+	if r.mechanism == nil {
+		return s.gcmOverECB(c, key, true)
 	}
 	o, err := s.run(&r)
 	if err != nil {
@@ -196,15 +213,20 @@ func (s *session) decrypt(c *hsm.Call, key loadedKey) error {
 	switch {
 	case c.Spec.Info().Family == kms.FamilyRSA:
 		return s.decryptRSA(c, key)
-	case c.Algorithm == kms.AlgAESCBC:
+	case c.Algorithm == kms.AlgSM2PKE:
+		return s.decryptSM2(c, key)
+	case c.Algorithm == kms.AlgAESCBC, c.Algorithm == kms.AlgSM4CBC:
 		return s.decryptCBC(c, key)
 	}
 	if len(c.Input) < tagSize {
 		return badRequest(errLength)
 	}
-	r, err := gcmRequest(opDecrypt, c, key)
+	r, err := s.gcmRequest(opDecrypt, c, key)
 	if err != nil {
 		return err
+	}
+	if r.mechanism == nil {
+		return s.gcmOverECB(c, key, false)
 	}
 	plaintext, err := s.call(&r, len(c.Input)-tagSize)
 	if err != nil {
@@ -214,16 +236,22 @@ func (s *session) decrypt(c *hsm.Call, key loadedKey) error {
 	return nil
 }
 
-func gcmRequest(op operation, c *hsm.Call, key loadedKey) (request, error) {
+// gcmRequest checks the call. The request has no mechanism where GCM is to be
+// made of ECB.
+func (s *session) gcmRequest(op operation, c *hsm.Call, key loadedKey) (request, error) {
+	mech, v := gcmMechanism, &s.conn.vendor
+	if c.Algorithm == kms.AlgSM4GCM {
+		mech = v.sm4GCM
+	}
 	switch {
-	case c.Algorithm != kms.AlgAESGCM:
-		return request{}, &hsm.Error{Class: hsm.ClassUnsupported, Call: "Session.Do"}
+	case c.Algorithm != kms.AlgAESGCM && c.Algorithm != kms.AlgSM4GCM, mech == nil && v.sm4ECB == nil:
+		return request{}, unsupported("Session.Do")
 	case len(c.Nonce) != nonceSize:
 		return request{}, badRequest(errNonce)
 	case len(c.Input)+len(c.AAD) > maxData:
 		return request{}, badRequest(errSize)
 	}
-	return request{operation: op, mechanism: gcmMechanism, key: key.object,
+	return request{operation: op, mechanism: mech, key: key.object,
 		nonce: c.Nonce, aad: c.AAD, input: c.Input, room: len(c.Input) + outputSlack}, nil
 }
 

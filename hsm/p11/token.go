@@ -25,6 +25,9 @@ type Config struct {
 	// a label alone must be unique in the module.
 	TokenLabel  string
 	TokenSerial string
+	// Profile describes the vendor's mechanisms for SM2, SM4 and HMAC-SM3; nil
+	// for a token that is to hold no such keys.
+	Profile *Profile
 	// PIN returns the user's PIN. It is called once and its result wiped.
 	PIN func() ([]byte, error)
 	// Domain is the domain whose roots the token must hold.
@@ -39,6 +42,8 @@ type Token struct {
 	roots    map[rootKind]pkcs11.ObjectHandle
 	// checkBlobs are checkKey wrapped under each root: the canary's material.
 	checkBlobs map[rootKind][]byte
+	// vendorTests are the domain's self-test keys of what the profile describes.
+	vendorTests []hsm.SelfTestKey
 
 	loadMu sync.Mutex
 	loader objects
@@ -72,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (*Token, error) {
 		return nil, err
 	}
 	conn, err := connect(place{module: cfg.Module, env: cfg.Env, initArgs: cfg.InitArgs,
-		label: cfg.TokenLabel, serial: cfg.TokenSerial, userPIN: cfg.PIN}, 0)
+		label: cfg.TokenLabel, serial: cfg.TokenSerial, userPIN: cfg.PIN, profile: cfg.Profile}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +128,11 @@ func (t *Token) open(ctx context.Context, domain *hsm.Domain) (err error) {
 		}
 		if err := t.adopt(rootID{domain.ID, domain.Generation, kind}, check); err != nil {
 			return err
+		}
+	}
+	for _, k := range domain.SelfTests {
+		if t.conn.vendor.profile.describes(k.Spec) {
+			t.vendorTests = append(t.vendorTests, k)
 		}
 	}
 	return t.Probe()
