@@ -28,7 +28,7 @@ type CeremonyToken struct {
 	TokenLabel, TokenSerial string
 	UserPIN                 func() ([]byte, error)
 	// Profile is Config.Profile.
-	Profile *Profile
+	Profile func() (*Profile, error)
 	// SOPIN is the security officer's PIN, needed on backup tokens: he alone
 	// can declare another token's public key as trusted.
 	SOPIN func() ([]byte, error)
@@ -190,7 +190,7 @@ func (c *ceremony) admit(t CeremonyToken, backup bool) error {
 
 func (t *CeremonyToken) place() place {
 	return place{module: t.Module, env: t.Env, initArgs: t.InitArgs,
-		label: t.TokenLabel, serial: t.TokenSerial, userPIN: t.UserPIN, profile: t.Profile}
+		label: t.TokenLabel, serial: t.TokenSerial, userPIN: t.UserPIN}
 }
 
 // identify finds the domain whose roots the tokens hold, or names a new one.
@@ -360,20 +360,29 @@ var vendorSelfTestKeys = []keyKind{
 
 // selfTestsWanted are those of PKCS#11's own keys, and those that the profile
 // of some member describes.
-func (c *ceremony) selfTestsWanted() []keyKind {
+func (c *ceremony) selfTestsWanted() ([]keyKind, error) {
 	wanted := slices.Clone(selfTestKeys)
-	for _, kind := range vendorSelfTestKeys {
-		if slices.ContainsFunc(c.cfg.Members, func(m CeremonyToken) bool { return m.Profile.describes(kind.spec) }) {
-			wanted = append(wanted, kind)
+	for _, m := range c.cfg.Members {
+		profile, err := loadProfile(m.Profile)
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range vendorSelfTestKeys {
+			if profile.describes(kind.spec) && !slices.Contains(wanted, kind) {
+				wanted = append(wanted, kind)
+			}
 		}
 	}
-	return wanted
+	return wanted, nil
 }
 
 // selfTests returns the domain's and generates those that it lacks, each on
 // the first member that can.
 func (c *ceremony) selfTests(ctx context.Context, domain *hsm.Domain) ([]hsm.SelfTestKey, error) {
-	wanted := c.selfTestsWanted()
+	wanted, err := c.selfTestsWanted()
+	if err != nil {
+		return nil, err
+	}
 	made := make(map[keyKind]hsm.SelfTestKey)
 	for _, k := range domain.SelfTests {
 		made[keyKind{k.Spec, k.Usage}] = k

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
 )
 
@@ -293,4 +294,16 @@ func (k *SM2Profile) validate(e *profileErrors) {
 	e.number("sm2.decrypt.mechanism", k.Decrypt.Mechanism)
 	e.oneOf("sm2.decrypt.order", k.Decrypt.Order, string(kms.SM2OrderC1C3C2), string(kms.SM2OrderC1C2C3), string(kms.SM2OrderASN1))
 	e.check(!k.Decrypt.Prefix || k.Decrypt.Order != string(kms.SM2OrderASN1), "sm2.decrypt.prefix", "ASN1 has no prefix")
+}
+
+// loadProfile asks for a profile; nil for none.
+func loadProfile(from func() (*Profile, error)) (*Profile, error) {
+	if from == nil {
+		return nil, nil
+	}
+	p, err := from()
+	if err != nil {
+		return nil, &hsm.Error{Class: hsm.ClassRequest, Call: "profile", Err: err}
+	}
+	return p, nil
 }

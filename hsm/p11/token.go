@@ -25,9 +25,10 @@ type Config struct {
 	// a label alone must be unique in the module.
 	TokenLabel  string
 	TokenSerial string
-	// Profile describes the vendor's mechanisms for SM2, SM4 and HMAC-SM3; nil
-	// for a token that is to hold no such keys.
-	Profile *Profile
+	// Profile returns the description of the vendor's mechanisms for SM2, SM4
+	// and HMAC-SM3. It is called once; nil for a token that is to hold no such
+	// keys.
+	Profile func() (*Profile, error)
 	// PIN returns the user's PIN. It is called once and its result wiped.
 	PIN func() ([]byte, error)
 	// Domain is the domain whose roots the token must hold.
@@ -76,8 +77,12 @@ func Open(ctx context.Context, cfg Config) (*Token, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	profile, err := loadProfile(cfg.Profile)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := connect(place{module: cfg.Module, env: cfg.Env, initArgs: cfg.InitArgs,
-		label: cfg.TokenLabel, serial: cfg.TokenSerial, userPIN: cfg.PIN, profile: cfg.Profile}, 0)
+		label: cfg.TokenLabel, serial: cfg.TokenSerial, userPIN: cfg.PIN, profile: profile}, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -22,16 +22,12 @@ type vendorDomain struct {
 }
 
 var sharedVendorDomain = sync.OnceValues(func() (*vendorDomain, error) {
-	profile, err := FindProfile("fault-module")
-	if err != nil {
-		return nil, err
-	}
-	return newVendorDomain(filepath.Join(testDir, "vendor"), profile)
+	return newVendorDomain(filepath.Join(testDir, "vendor"), func() (*Profile, error) { return FindProfile("fault-module") })
 })
 
 var faultLibrary = sync.OnceValues(func() (*fault.Library, error) { return fault.Build(testDir) })
 
-func newVendorDomain(dir string, profile *Profile) (*vendorDomain, error) {
+func newVendorDomain(dir string, profile func() (*Profile, error)) (*vendorDomain, error) {
 	library, err := faultLibrary()
 	if err != nil {
 		return nil, err

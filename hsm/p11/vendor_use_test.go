@@ -26,15 +26,15 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// profileWith returns the fault module's profile, changed.
-func profileWith(t testing.TB, change func(*Profile)) *Profile {
+// profileWith gives the fault module's profile, changed.
+func profileWith(t testing.TB, change func(*Profile)) func() (*Profile, error) {
 	t.Helper()
 	p := mustProfile(t, "fault-module")
 	change(p)
 	if err := p.validate(); err != nil {
 		t.Fatal(err)
 	}
-	return p
+	return func() (*Profile, error) { return p, nil }
 }
 
 // otherForms is the fault module described by its other mechanisms, and by
@@ -289,7 +289,7 @@ func openKey(t *testing.T, f *thief, token *Token) pkcs11.ObjectHandle {
 
 func TestAWarmVendorOperationIsOneCrossing(t *testing.T) {
 	d := vendorTokens(t)
-	for name, profile := range map[string]*Profile{"as it is": mustProfile(t, "fault-module"), "other forms": profileWith(t, otherForms)} {
+	for name, profile := range map[string]func() (*Profile, error){"as it is": profileWith(t, func(*Profile) {}), "other forms": profileWith(t, otherForms)} {
 		t.Run(name, func(t *testing.T) {
 			cfg := d.config(0)
 			cfg.Profile = profile
@@ -428,7 +428,6 @@ func TestPointsOfVendorsAreInTheProfilesForm(t *testing.T) {
 // A join with a profile gives a domain the self-test keys that it lacks.
 func TestAJoinWithAProfileAddsSelfTests(t *testing.T) {
 	requireSoftHSM(t)
-	profile := mustProfile(t, "fault-module")
 	d, err := newVendorDomain(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -437,7 +436,7 @@ func TestAJoinWithAProfileAddsSelfTests(t *testing.T) {
 		t.Fatal("without a profile a vendor's keys were made")
 	}
 	members := slices.Clone(d.members)
-	members[1].Profile = profile
+	members[1].Profile = profileWith(t, func(*Profile) {})
 	joined, err := Ceremony(context.Background(), CeremonyConfig{Members: members, Backups: d.backups, Domain: d.domain,
 		Confirm: func(string, string) error { return nil }})
 	if err != nil {
