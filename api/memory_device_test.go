@@ -83,8 +83,8 @@ func (d device) Import(_ context.Context, _ kms.NodeID, key *kms.Key, v *kms.Ver
 	return nil
 }
 
-func (d device) NewSealingKey(_ context.Context, tenant uuid.UUID) (kms.SealingKey, error) {
-	k := kms.SealingKey{ID: uuid.NewV7(), Tenant: tenant, RootGeneration: 1, Wrapped: make([]byte, 40)}
+func (d device) NewSealingKey(_ context.Context, tenant, domain uuid.UUID) (kms.SealingKey, error) {
+	k := kms.SealingKey{ID: uuid.NewV7(), Tenant: tenant, Domain: domain, RootGeneration: 1, Wrapped: make([]byte, 40)}
 	rand.Read(k.Wrapped)
 	return k, nil
 }
@@ -95,9 +95,4 @@ func (d device) Seal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, se
 
 func (d device) Unseal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, blob []byte) ([]byte, error) {
 	return slices.Clone(blob), nil
-}
-
-func (d device) Status() []kms.NodeStatus {
-	return []kms.NodeStatus{{ID: memoryNode, Driver: "soft", State: "up", Slots: 1,
-		Families: []kms.Family{kms.FamilyAES}, Operations: uint64(d.nodeCalls.Load())}}
 }

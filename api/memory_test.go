@@ -30,6 +30,7 @@ type memory struct {
 	secrets     []kms.SystemSecret
 	entries     []kms.Entry
 	approvals   []*kms.Approval
+	modes       nodeModes
 
 	// Faults. They are set while no request runs.
 	quotaFault   error

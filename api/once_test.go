@@ -83,6 +83,9 @@ func (w *world) doable() map[string]func() request {
 				RequestedBy: uuid.NewV7(), Created: time.Now(), Expires: time.Now().Add(time.Hour)})
 			return request{"POST", "/v1/approvals/" + id.String() + "/approve", second(), ""}
 		},
+		"set-node-mode": func() request {
+			return asOperator("POST", "/v1/hsm/nodes/"+string(memoryNode)+"/mode", `{"mode":"standby"}`)
+		},
 		"tenant-create-project": func() request { return asOperator("POST", "/v1/tenants/acme/projects", `{"name":"`+unique()+`"}`) },
 		"tenant-create-credential": func() request {
 			return asOperator("POST", "/v1/tenants/acme/credentials", `{"name":"c","scopes":["key:*"]}`)

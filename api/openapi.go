@@ -222,6 +222,7 @@ var objectDocs = map[Object]string{
 	ObjectTenant:     "A tenant's id or name; a slash in a name is written %2F",
 	ObjectCredential: "A credential's id",
 	ObjectApproval:   "An approval's id",
+	ObjectNode:       "A node's id",
 }
 
 // requestHeaders are the headers that requests may carry.

@@ -20,6 +20,7 @@ const (
 	ObjectTenant     Object = "tenant"
 	ObjectCredential Object = "credential"
 	ObjectApproval   Object = "approval"
+	ObjectNode       Object = "node"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not

@@ -32,7 +32,7 @@ func tenantRoutes() []Route {
 
 func createTenant(c *call, in *CreateTenantRequest) (*TenantResponse, error) {
 	t, err := c.service.CreateTenant(c.context, &c.ticket, kms.CreateTenantInput{
-		Name: in.Name, Tier: in.Tier, AllowSealed: in.AllowSealed,
+		Name: in.Name, Tier: in.Tier, AllowSealed: in.AllowSealed, Domain: in.Domain,
 	})
 	if err := c.carriedOut(err); err != nil {
 		return nil, err
@@ -99,33 +99,9 @@ func (c *call) tenant(t *kms.Tenant) *TenantResponse {
 
 func tenantOf(t *kms.Tenant) Tenant {
 	out := Tenant{ID: t.ID, Name: t.Name, Tier: t.Tier, State: t.State, AllowSealed: t.AllowSealed,
-		CreatedAt: t.Created.UTC(), Revision: t.Revision}
+		Domain: t.Sealing.Domain, CreatedAt: t.Created.UTC(), Revision: t.Revision}
 	if d := t.Deletion; d != nil {
 		out.Deletion = &TenantDeletion{RequestedAt: d.Requested.UTC(), VoidAt: d.Void.UTC(), ErasedAt: d.Erased.UTC(), ShreddedAt: d.Shredded.UTC()}
 	}
 	return out
-}
-
-func nodeRoutes() []Route {
-	return []Route{
-		define(Route{Name: "list-nodes", Group: anyTenant.group, Method: http.MethodGet, Path: "/v1/hsm/nodes", Op: kms.OpReadNodes,
-			Summary: "List the nodes of the HSM pool"}, listNodes),
-	}
-}
-
-func listNodes(c *call, _ *NoBody) (*NodeListResponse, error) {
-	nodes, err := c.service.Nodes(c.context, &c.ticket)
-	if err != nil {
-		return nil, err
-	}
-	out := &NodeListResponse{Nodes: make([]Node, len(nodes)), Charge: c.charge()}
-	for i, n := range nodes {
-		out.Nodes[i] = Node{
-			ID: n.ID, Domain: n.DomainName, DomainID: n.Domain, Driver: n.Driver, Model: n.Model, Serial: n.Serial,
-			Label: n.Label, State: n.State, Enforced: n.Enforced, Slots: n.Slots, Busy: n.Busy, Epoch: n.Epoch,
-			Families: n.Families, Handles: n.Handles, Hits: n.Hits, Misses: n.Misses,
-			Operations: n.Operations, Errors: n.Errors, LastError: n.LastError,
-		}
-	}
-	return out, nil
 }

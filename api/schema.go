@@ -75,6 +75,9 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.ImportWrapping]():  values(kms.ImportWrappings()...),
 	reflect.TypeFor[kms.Tier]():            values(kms.Tiers()...),
 	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended, kms.TenantDeleting, kms.TenantDeleted, kms.TenantShredded),
+	reflect.TypeFor[kms.NodeMode]():        values(kms.NodeModes()...),
+	reflect.TypeFor[kms.NodeState]():       values(kms.NodeUp, kms.NodeWarming, kms.NodeDraining, kms.NodeClosed, kms.NodeDown, kms.NodeOut),
+	reflect.TypeFor[kms.BreakerState]():    values(kms.BreakerClosed, kms.BreakerOpen, kms.BreakerHalfOpen),
 	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
 	reflect.TypeFor[kms.SignatureFormat](): values(kms.FormatDER, kms.FormatRaw),
 	reflect.TypeFor[kms.Digest]():          values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),
@@ -232,6 +235,8 @@ func (s *schemas) value(t reflect.Type, request bool) node {
 		return node{"type": "integer"}
 	case reflect.Uint32, reflect.Uint64:
 		return node{"type": "integer", "minimum": 0}
+	case reflect.Float64:
+		return node{"type": "number", "minimum": 0}
 	case reflect.Slice:
 		return node{"type": "array", "items": s.value(t.Elem(), request)}
 	case reflect.Map:

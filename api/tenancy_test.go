@@ -56,6 +56,8 @@ var samples = map[string]string{
 	"suspend-tenant":               ``,
 	"resume-tenant":                ``,
 	"approve":                      ``,
+	"set-node-mode":                `{"mode":"drained"}`,
+	"self-test-node":               ``,
 	"tenant-create-project":        `{"name":"sample2"}`,
 	"tenant-create-credential":     `{"name":"sample2","scopes":["key:*"]}`,
 	"tenant-rotate-credential":     ``,
@@ -77,6 +79,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectAlias:      {name + "%2Falias"},
 		api.ObjectTenant:     {of.id, of.name},
 		api.ObjectApproval:   {credential}, // operators' only
+		api.ObjectNode:       {"node-1"},   // the same
 	}
 }
 
@@ -87,6 +90,7 @@ var missing = map[api.Object][]string{
 	api.ObjectAlias:      {"shared-nobody%2Falias"},
 	api.ObjectTenant:     {"018f0000-0000-7000-8000-000000000000", "nobody"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
+	api.ObjectNode:       {"node-9"},
 }
 
 // paths fills the objects of a route's path in from a table of references, in

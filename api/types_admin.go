@@ -14,6 +14,7 @@ type Tenant struct {
 	Tier        kms.Tier        `json:"tier"`
 	State       kms.TenantState `json:"state"`
 	AllowSealed bool            `json:"allow_sealed" doc:"Whether keys that no HSM offers become SEALED without the request saying so"`
+	Domain      uuid.UUID       `json:"domain,omitzero" doc:"The domain of HSM nodes that its keys live in"`
 	CreatedAt   time.Time       `json:"created_at"`
 	Revision    uint64          `json:"revision" doc:"Grows by one with every change" min:"1"`
 	Deletion    *TenantDeletion `json:"deletion,omitzero" doc:"Of a deleted tenant"`
@@ -45,6 +46,7 @@ type CreateTenantRequest struct {
 	Name        string   `json:"name" api:"required" doc:"1 to 128 letters, digits and -_./, beginning and ending with a letter or digit, not looking like a UUID" maxlen:"MaxNameLength" example:"acme"`
 	Tier        kms.Tier `json:"tier" doc:"Absent: free"`
 	AllowSealed bool     `json:"allow_sealed" doc:"Whether keys that no HSM offers become SEALED without the request saying so"`
+	Domain      string   `json:"domain" doc:"Name or id of the domain of HSM nodes that its keys live in, for good. Absent: the default one" maxlen:"MaxNameLength"`
 }
 
 // UpdateTenantRequest is the body of update-tenant; what is absent stays.
@@ -133,33 +135,4 @@ type CreateCredentialRequest struct {
 // out.
 type RotateCredentialRequest struct {
 	OverlapHours *int `json:"overlap_hours" doc:"Hours for which the old secret stays valid. Absent: 24; 0: it dies at once" min:"0" max:"MaxOverlapHours"`
-}
-
-// Node is one node of the HSM pool.
-type Node struct {
-	ID         kms.NodeID   `json:"id"`
-	Domain     string       `json:"domain,omitzero" doc:"Name of its domain; absent for the in-process engine"`
-	DomainID   uuid.UUID    `json:"domain_id,omitzero"`
-	Driver     string       `json:"driver" doc:"pkcs11 or soft"`
-	Model      string       `json:"model,omitzero"`
-	Serial     string       `json:"serial,omitzero"`
-	Label      string       `json:"label,omitzero"`
-	State      string       `json:"state" doc:"up; down: its token is opened anew by itself; out: it needs an operator"`
-	Enforced   bool         `json:"enforced" doc:"The token refuses to unwrap keys in the clear, whatever its caller asks for"`
-	Slots      int          `json:"slots" doc:"Operations that it runs at once"`
-	Busy       int          `json:"busy" doc:"Slots in use"`
-	Epoch      uint64       `json:"epoch" doc:"Grows when the token was lost and joined again"`
-	Families   []kms.Family `json:"families" doc:"Algorithm families that passed the self-test"`
-	Handles    int          `json:"handles" doc:"Keys loaded now"`
-	Hits       uint64       `json:"hits" doc:"Uses of a loaded key"`
-	Misses     uint64       `json:"misses" doc:"Uses that had to load the key first"`
-	Operations uint64       `json:"operations"`
-	Errors     uint64       `json:"errors"`
-	LastError  string       `json:"last_error,omitzero"`
-}
-
-// NodeListResponse lists the nodes.
-type NodeListResponse struct {
-	Nodes []Node `json:"nodes"`
-	Charge
 }

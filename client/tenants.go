@@ -41,6 +41,7 @@ type Tenant struct {
 	// AllowSealed tells whether keys that no HSM offers become SEALED without
 	// the request saying so.
 	AllowSealed bool      `json:"allow_sealed"`
+	Domain      string    `json:"domain,omitzero"` // id of the domain of HSM nodes that its keys live in
 	CreatedAt   time.Time `json:"created_at"`
 	Revision    uint64    `json:"revision"` // grows by one with every change
 	// Deletion is set of a deleted tenant.
@@ -66,6 +67,9 @@ type CreateTenantInput struct {
 	Name        string `json:"name"`          // as for a key
 	Tier        Tier   `json:"tier,omitzero"` // "": TierFree
 	AllowSealed bool   `json:"allow_sealed,omitzero"`
+	// Domain is the name or id of the domain of HSM nodes that the tenant's
+	// keys live in, for good; "": the default one.
+	Domain string `json:"domain,omitzero"`
 }
 
 // CreateTenant makes a tenant with its project "default". It takes an

@@ -218,6 +218,13 @@ var calls = []struct {
 		"GET", "/v1/approvals", ""},
 	{"Approve", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Approve(ctx, "id")) },
 		"POST", "/v1/approvals/id/approve", ""},
+	{"SetNodeMode", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.SetNodeMode(ctx, "hsm-1", client.SetNodeModeInput{Mode: client.NodeDrained, Force: true}))
+	}, "POST", "/v1/hsm/nodes/hsm-1/mode", `{"mode":"drained","force":true}`},
+	{"SelfTestNode", func(ctx context.Context, c *client.Client) (any, error) { return out(c.SelfTestNode(ctx, "hsm-1")) },
+		"POST", "/v1/hsm/nodes/hsm-1/self-test", ""},
+	{"PoolMap", func(ctx context.Context, c *client.Client) (any, error) { return out(c.PoolMap(ctx, "")) },
+		"GET", "/v1/hsm/map", ""},
 	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},
 	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "a/b", "p")) },

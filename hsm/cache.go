@@ -2,6 +2,7 @@ package hsm
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 	"uuid"
@@ -47,6 +48,7 @@ type cacheShard struct {
 type cacheEntry struct {
 	id      uuid.UUID
 	tenant  uuid.UUID
+	from    source
 	holding *list.List    // of the tenant; holds lru
 	loaded  chan struct{} // closed when handle or err is set
 
@@ -73,9 +75,9 @@ func (c *handleCache) shard(id uuid.UUID) *cacheShard {
 }
 
 // acquire returns the entry of a tenant's key, loading it when it is not
-// there; cold tells whether this call waited for a load. The caller must
-// release the entry.
-func (c *handleCache) acquire(tenant, id uuid.UUID, load func() (Handle, error)) (e *cacheEntry, cold bool, err error) {
+// there; cold tells whether this call waited for a load. from is what load
+// loads. The caller must release the entry.
+func (c *handleCache) acquire(tenant, id uuid.UUID, from source, load func() (Handle, error)) (e *cacheEntry, cold bool, err error) {
 	s := c.shard(id)
 	s.mu.Lock()
 	if e = s.entries[id]; e != nil {
@@ -95,7 +97,7 @@ func (c *handleCache) acquire(tenant, id uuid.UUID, load func() (Handle, error))
 		return e, cold, nil
 	}
 	s.misses++
-	e = &cacheEntry{id: id, tenant: tenant, loaded: make(chan struct{}), refs: 1}
+	e = &cacheEntry{id: id, tenant: tenant, from: from, loaded: make(chan struct{}), refs: 1}
 	s.entries[id] = e
 	e.holding = s.holdings[tenant]
 	if e.holding == nil {
@@ -247,6 +249,32 @@ func (c *handleCache) sweep(unusedSince time.Time) {
 		s.mu.Unlock()
 		c.destroy(victims)
 	}
+}
+
+// sources returns what the loaded keys of tenants were loaded from, the last
+// used first.
+func (c *handleCache) sources() []source {
+	type used struct {
+		from source
+		at   time.Time
+	}
+	var all []used
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for _, e := range s.entries {
+			if e.from.key != nil {
+				all = append(all, used{e.from, e.lastUsed})
+			}
+		}
+		s.mu.Unlock()
+	}
+	slices.SortFunc(all, func(a, b used) int { return b.at.Compare(a.at) })
+	sources := make([]source, len(all))
+	for i := range all {
+		sources[i] = all[i].from
+	}
+	return sources
 }
 
 // stats returns the number of loaded keys, hits and misses.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"uuid"
 
@@ -42,6 +43,15 @@ type NodeConfig struct {
 	// renumbered.
 	Reopen func(context.Context) (Token, error)
 	Slots  int // concurrent operations, at least 1
+	// OpenError is why Token is nil, nil when that is told already.
+	OpenError error
+	// Mode is what the node is for; "" is kms.NodeActive. A node whose mode
+	// wants it closed has no Token.
+	Mode kms.NodeMode
+	// MaxLoads is how many keys the module may load in one opening, for one
+	// that leaks: beyond it the node is closed and opened again while others
+	// serve. 0: no bound.
+	MaxLoads uint64
 }
 
 // EngineID names the in-process engine among the nodes.
@@ -87,10 +97,14 @@ type Device struct {
 	seats   []*seat // those of the HSM nodes, then the engine's
 	byID    map[kms.NodeID]*seat
 	domains map[uuid.UUID]*domainNodes
-	first   *domainNodes // the default domain
+	ordered []*domainNodes // as configured
+	first   *domainNodes   // of them; the default domain
 	engine  *node
 	clock   func() time.Time
 	log     *slog.Logger
+
+	placement placement
+	slots     atomic.Pointer[func(kms.NodeID, int)] // see FollowSlots
 
 	stop     chan struct{}
 	watchers sync.WaitGroup
@@ -99,7 +113,8 @@ type Device struct {
 // domainNodes is a domain with its nodes.
 type domainNodes struct {
 	*Domain
-	seats []*seat
+	seats     []*seat
+	recycling atomic.Bool // one of them is being recycled
 }
 
 // Open tests every node, starts its workers and returns the pool, which owns
@@ -141,7 +156,11 @@ func (d *Device) open(c Config) error {
 			serves = true
 			continue
 		}
-		failed = errors.Join(failed, fmt.Errorf("node %s: %s", s.config.ID, *s.lastErr.Load()))
+		reason := "it is not to be opened"
+		if e := s.lastErr.Load(); e != nil {
+			reason = *e
+		}
+		failed = errors.Join(failed, fmt.Errorf("node %s: %s", s.config.ID, reason))
 	}
 	d.seats = append(d.seats, engine)
 	if err != nil || serves {
@@ -151,10 +170,10 @@ func (d *Device) open(c Config) error {
 }
 
 func (d *Device) openEngine(c Config) (*seat, error) {
-	s := &seat{config: NodeConfig{ID: EngineID, Token: c.Engine, Slots: c.EngineSlots}, log: c.Log, clock: c.Clock}
-	n, err := newNode(s.config, c.Engine, 1, c.Log, c.Clock)
+	s := &seat{config: NodeConfig{ID: EngineID, Token: c.Engine, Slots: c.EngineSlots}, device: d, log: c.Log, clock: c.Clock, epoch: 1}
+	n, err := newNode(s, c.Engine)
 	if err == nil {
-		if n.slow, err = newCrew(c.Engine, slowSlots, c.Clock); err != nil {
+		if n.slow, err = newCrew(c.Engine, slowSlots, slowSlots, c.Clock); err != nil {
 			n.close()
 		}
 	}
@@ -178,19 +197,27 @@ func (d *Device) join(c NodeConfig, allowUnenforced bool) error {
 		}
 		return err
 	}
-	s := &seat{config: c, hash: hashID(c.ID), judge: d.engine, allowUnenforced: allowUnenforced, log: d.log, clock: d.clock}
-	if c.Token == nil {
-		s.leaveOut(errNotOpened)
-	} else if err := s.sit(c.Token); err != nil {
-		s.leaveOut(err)
-	}
 	dom := d.domains[c.Domain.ID]
 	if dom == nil {
 		dom = &domainNodes{Domain: c.Domain}
 		d.domains[c.Domain.ID] = dom
+		d.ordered = append(d.ordered, dom)
 		if d.first == nil {
 			d.first = dom
 		}
+	}
+	s := &seat{config: c, device: d, domain: dom, hash: hashID(c.ID), judge: d.engine, allowUnenforced: allowUnenforced,
+		log: d.log, clock: d.clock}
+	if c.Mode != "" {
+		s.mode.Store(&c.Mode)
+	}
+	switch {
+	case c.Token != nil:
+		if err := s.sit(c.Token, d.stop); err != nil {
+			s.leaveOut(err)
+		}
+	case s.open():
+		s.leaveOut(cmp.Or(c.OpenError, errNotOpened))
 	}
 	dom.seats = append(dom.seats, s)
 	d.seats = append(d.seats, s)
@@ -236,6 +263,40 @@ func (d *Device) Slots() map[kms.NodeID]int {
 	slots[EngineID+slowLane] = slowSlots
 	return slots
 }
+
+// FollowSlots calls f with the slots that each node has now, and from then on
+// whenever that changes: a token that is out of something has fewer for a
+// while. f must be fast, and safe for concurrent use with different nodes.
+func (d *Device) FollowSlots(f func(node kms.NodeID, slots int)) {
+	d.slots.Store(&f)
+	for _, s := range d.seats {
+		if n := s.current.Load(); n != nil {
+			f(s.config.ID, n.capacity.slots())
+		}
+	}
+}
+
+func (d *Device) tell(node kms.NodeID, slots int) {
+	if f := d.slots.Load(); f != nil {
+		(*f)(node, slots)
+	}
+}
+
+// Domains lists the domains, the default one first.
+func (d *Device) Domains() []kms.DomainStatus {
+	var all []kms.DomainStatus
+	for _, dom := range d.ordered {
+		st := kms.DomainStatus{ID: dom.ID, Name: dom.Name, Generation: dom.Generation}
+		for _, s := range dom.seats {
+			st.Nodes = append(st.Nodes, s.config.ID)
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+// Placements implements kms.NodePool.
+func (d *Device) Placements(limit int) ([]kms.KeyPlacement, int) { return d.placement.list(limit) }
 
 // Status reports every node.
 func (d *Device) Status() []kms.NodeStatus {
@@ -292,25 +353,41 @@ func rank(id uuid.UUID, node uint64) uint64 {
 	return x ^ x>>31
 }
 
-// up returns the domain's nodes that are up and offer the family ("": any),
-// ordered by rendezvous hash of the id, so that a key is at home on one node
-// while that is up and every node has an equal share of the keys.
+// up returns the domain's nodes that take new work and offer the family ("":
+// any): the one that the placement table names for the id, then the active
+// ones, ordered by rendezvous hash of the id, so that a key is at home on one
+// node while that is up and every node has an equal share of the keys, then
+// those on standby. Since a request takes the first free slot in this order, a
+// standby node takes over what the active ones have no slot for, or all when
+// they are lost.
 func (d *Device) up(dom *domainNodes, f kms.Family, id uuid.UUID) ([]kms.NodeID, error) {
 	type ranked struct {
 		id     kms.NodeID
+		class  int // 0 placed there, 1 active, 2 standby
 		weight uint64
 	}
 	var ranks [8]ranked
 	list := ranks[:0]
+	home, placed := d.placement.home(id)
 	for _, s := range dom.seats {
-		if s.usable(f) {
-			list = append(list, ranked{s.config.ID, rank(id, s.hash)})
+		if !s.usable(f) {
+			continue
 		}
+		r := ranked{id: s.config.ID, class: 1, weight: rank(id, s.hash)}
+		switch {
+		case s.wanted() == kms.NodeStandby:
+			r.class = 2
+		case placed && home == s.config.ID:
+			r.class = 0
+		}
+		list = append(list, r)
 	}
 	if len(list) == 0 {
 		return nil, errNoNode
 	}
-	slices.SortFunc(list, func(a, b ranked) int { return cmp.Compare(b.weight, a.weight) })
+	slices.SortFunc(list, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(b.weight, a.weight))
+	})
 	ids := make([]kms.NodeID, len(list))
 	for i := range list {
 		ids[i] = list[i].id
@@ -393,7 +470,7 @@ func needsHandle(w *kms.Work) bool {
 func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 	var err error
 	for range 2 {
-		entry, cold, lerr := n.cache.acquire(w.Key.Tenant.ID, w.Version.ID, func() (Handle, error) {
+		entry, cold, lerr := n.cache.acquire(w.Key.Tenant.ID, w.Version.ID, source{w.Key, w.Version}, func() (Handle, error) {
 			return d.loadVersion(n, w.Key, w.Version)
 		})
 		w.ColdLoad = w.ColdLoad || cold
@@ -451,8 +528,10 @@ func (d *Device) translate(n *node, verb kms.Verb, err error) error {
 			}
 		}
 	case ClassCapacity:
-		// It passes: another node may do better, this one stays.
+		// It passes: another node may do better, this one stays with fewer
+		// slots.
 		n.noteError(err)
+		n.capacity.shrink(n.clock())
 	case ClassStaleObject, ClassSession, ClassTokenDown:
 		if errors.Is(err, errHung) {
 			// One call that hangs says little; the watch counts them.

@@ -134,7 +134,7 @@ func makePool(t testing.TB) *pool {
 		t.Fatal(err)
 	}
 	tenant := &kms.Tenant{ID: uuid.NewV7(), Name: "acme"}
-	if tenant.Sealing, err = d.NewSealingKey(context.Background(), tenant.ID); err != nil {
+	if tenant.Sealing, err = d.NewSealingKey(context.Background(), tenant.ID, uuid.UUID{}); err != nil {
 		t.Fatal(err)
 	}
 	return &pool{d, domain, tenant}
@@ -309,7 +309,7 @@ func TestBlobMovedToAnotherRowIsRefused(t *testing.T) {
 	k := p.key(t, "node-1", kms.SpecAES256, kms.UsageEncryptDecrypt)
 	other := &kms.Tenant{ID: uuid.NewV7(), Name: "other"}
 	var err error
-	if other.Sealing, err = p.NewSealingKey(context.Background(), other.ID); err != nil {
+	if other.Sealing, err = p.NewSealingKey(context.Background(), other.ID, uuid.UUID{}); err != nil {
 		t.Fatal(err)
 	}
 	encrypt := func(key kms.Key, v kms.Version) error {
@@ -410,7 +410,7 @@ func TestWarmOperationIsOneCrossing(t *testing.T) {
 	}
 	defer d.Close()
 	p := &pool{d, domain, &kms.Tenant{ID: uuid.NewV7()}}
-	if p.tenant.Sealing, err = d.NewSealingKey(context.Background(), p.tenant.ID); err != nil {
+	if p.tenant.Sealing, err = d.NewSealingKey(context.Background(), p.tenant.ID, uuid.UUID{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, spec := range []kms.Spec{kms.SpecAES256, kms.SpecP256, kms.SpecRSA2048, kms.SpecHMAC256} {

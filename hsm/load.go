@@ -29,10 +29,15 @@ func (d *Device) loadVersion(n *node, key *kms.Key, v *kms.Version) (Handle, err
 		defer clear(material)
 	}
 	var h Handle
+	began := d.clock()
 	err = n.load(nil, func() (err error) {
 		h, err = n.token.Load(material, key.Spec, key.Usage)
 		return err
 	})
+	if err == nil {
+		n.loads.Add(1)
+		n.tally.loaded(key.Spec.Info().Family, d.clock().Sub(began))
+	}
 	if ClassOf(err) == ClassRequest && err != nil {
 		return 0, wrapBlob(err)
 	}
@@ -45,7 +50,7 @@ func wrapBlob(err error) error {
 
 // sealingHandle loads a tenant's sealing key on a node.
 func (d *Device) sealingHandle(n *node, k kms.SealingKey) (*cacheEntry, error) {
-	entry, _, err := n.cache.acquire(k.Tenant, k.ID, func() (h Handle, err error) {
+	entry, _, err := n.cache.acquire(k.Tenant, k.ID, source{}, func() (h Handle, err error) {
 		err = n.load(nil, func() (err error) {
 			h, err = n.token.LoadSealingKey(k.Wrapped)
 			return err
@@ -181,6 +186,9 @@ func (d *Device) Generate(ctx context.Context, id kms.NodeID, key *kms.Key, v *k
 	if err != nil {
 		return d.translate(n, kms.VerbSign, err)
 	}
+	if v.Number == 1 {
+		d.placeNew(key)
+	}
 	return d.sealVersion(key, v, g)
 }
 
@@ -197,8 +205,14 @@ func (d *Device) sealVersion(key *kms.Key, v *kms.Version, g Generated) (err err
 
 // NewSealingKey implements kms.Device. The default domain is that of the
 // first node.
-func (d *Device) NewSealingKey(ctx context.Context, tenant uuid.UUID) (kms.SealingKey, error) {
-	k := kms.SealingKey{ID: uuid.NewV7(), Tenant: tenant, Domain: d.first.ID, RootGeneration: d.first.Generation}
+func (d *Device) NewSealingKey(ctx context.Context, tenant, domain uuid.UUID) (kms.SealingKey, error) {
+	dom := d.first
+	if domain != (uuid.UUID{}) {
+		if dom = d.domains[domain]; dom == nil {
+			return kms.SealingKey{}, errNoNode
+		}
+	}
+	k := kms.SealingKey{ID: uuid.NewV7(), Tenant: tenant, Domain: dom.ID, RootGeneration: dom.Generation}
 	err := d.onDomain(k.Domain, func(n *node) error {
 		return n.generate(func() (err error) {
 			k.Wrapped, err = n.token.GenerateSealingKey()

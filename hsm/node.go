@@ -51,7 +51,7 @@ type node struct {
 	info     TokenInfo
 	enforced bool
 	families []kms.Family // that passed the self-test; immutable
-	slots    int
+	slots    int          // that the token granted; immutable
 	log      *slog.Logger
 	clock    func() time.Time
 
@@ -63,11 +63,13 @@ type node struct {
 	slow    *crew // of the engine: for signatures that take seconds
 	cache   *handleCache
 
-	epoch      uint64 // of the seat; immutable
-	down       atomic.Bool
-	strikes    atomic.Int32 // of the token's own failures
-	operations atomic.Uint64
-	errors     atomic.Uint64
+	epoch    uint64 // of the seat; immutable
+	down     atomic.Bool
+	warming  atomic.Bool   // it waits for its keys before it serves
+	strikes  atomic.Int32  // of the token's own failures
+	loads    atomic.Uint64 // keys loaded in this epoch
+	tally    *tally        // of the seat
+	capacity *capacity
 
 	users   atomic.Int64  // between enter and leave
 	retired atomic.Bool   // nobody may enter any more
@@ -79,16 +81,23 @@ type node struct {
 }
 
 // newNode opens the workers of a token.
-func newNode(c NodeConfig, token Token, epoch uint64, log *slog.Logger, clock func() time.Time) (n *node, err error) {
-	n = &node{id: c.ID, domain: c.Domain, token: token, info: token.Info(), slots: c.Slots, epoch: epoch,
-		log: log, clock: clock, left: make(chan struct{}, 1)}
-	n.cache = newHandleCache(maxHandles, n.token.Unload, clock)
-	for crew, size := range map[**crew]int{&n.crew: c.Slots, &n.loaders: 1, &n.makers: 1} {
-		if *crew, err = newCrew(n.token, size, clock); err != nil {
+// It has fewer slots than configured when the token grants no more sessions.
+func newNode(s *seat, token Token) (n *node, err error) {
+	n = &node{id: s.config.ID, domain: s.config.Domain, token: token, info: token.Info(), epoch: s.epoch,
+		tally: &s.tally, log: s.log, clock: s.clock, left: make(chan struct{}, 1)}
+	n.cache = newHandleCache(maxHandles, n.token.Unload, s.clock)
+	for _, beside := range []**crew{&n.loaders, &n.makers} {
+		if *beside, err = newCrew(n.token, 1, 1, s.clock); err != nil {
 			n.close()
 			return nil, err
 		}
 	}
+	if n.crew, err = newCrew(n.token, 1, s.config.Slots, s.clock); err != nil {
+		n.close()
+		return nil, err
+	}
+	n.slots = n.crew.size()
+	n.capacity = newCapacity(n.slots, s.tell)
 	return n, nil
 }
 
@@ -162,12 +171,13 @@ func (n *node) offers(f kms.Family) bool {
 // call runs one operation on a slot: on one of the slow lane when it takes
 // seconds and the node has one.
 func (n *node) call(c *Call) (time.Duration, error) {
-	n.operations.Add(1)
+	n.tally.operations.Add(1)
 	crew, limit := n.crew, callLimit
 	if n.slow != nil && c.Verb == kms.VerbSign && c.Algorithm == kms.AlgSLHDSA {
 		crew, limit = n.slow, slowLimit
 	}
 	a := crew.do(request{call: c, limit: limit})
+	n.tally.busy.Add(int64(a.elapsed))
 	if a.err == nil && n.strikes.Load() > 0 {
 		n.strikes.Add(-1)
 	}
@@ -189,7 +199,7 @@ func (n *node) generate(task func() error) error {
 // noteError remembers an error that was the module's own for operators; what
 // an input caused counts for nobody.
 func (n *node) noteError(err error) {
-	n.errors.Add(1)
+	n.tally.fault(ClassOf(err))
 	text := err.Error()
 	n.lastErr.Store(&text)
 }
@@ -247,23 +257,16 @@ func (n *node) watch() {
 	if out && !n.down.Load() {
 		n.markDown(errHung)
 	}
+	n.capacity.grow(n.clock())
 }
 
-func (n *node) status() kms.NodeStatus {
-	s := kms.NodeStatus{
-		ID: n.id, Driver: n.info.Driver, Model: n.info.Model, Serial: n.info.Serial, Label: n.info.Label,
-		State: "up", Enforced: n.enforced, Slots: n.slots, Busy: n.crew.busy(), Epoch: n.epoch,
-		Families: n.families, Operations: n.operations.Load(), Errors: n.errors.Load(),
-	}
-	if n.domain != nil {
-		s.Domain, s.DomainName, s.Generation = n.domain.ID, n.domain.Name, n.domain.Generation
-	}
-	if n.down.Load() {
-		s.State = "down"
-	}
+// status fills in what an open node adds to its seat's status.
+func (n *node) status(s *kms.NodeStatus) {
+	s.Driver, s.Model, s.Serial, s.Label = n.info.Driver, n.info.Model, n.info.Serial, n.info.Label
+	s.Enforced, s.Slots, s.SlotsNow, s.Busy = n.enforced, n.slots, n.capacity.slots(), n.crew.busy()
+	s.Epoch, s.Families, s.MaxHandles, s.EpochLoads = n.epoch, n.families, maxHandles, n.loads.Load()
 	if e := n.lastErr.Load(); e != nil {
 		s.LastError = *e
 	}
 	s.Handles, s.Hits, s.Misses = n.cache.stats()
-	return s
 }

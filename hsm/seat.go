@@ -36,24 +36,29 @@ const (
 // tested and put back as a new node, in a new epoch.
 type seat struct {
 	config          NodeConfig
-	hash            uint64 // of the id, for rank
+	device          *Device
+	domain          *domainNodes // nil of the in-process engine
+	hash            uint64       // of the id, for rank
 	judge           *node
 	allowUnenforced bool
 	log             *slog.Logger
 	clock           func() time.Time
 
+	mode    atomic.Pointer[kms.NodeMode] // what operators want
 	current atomic.Pointer[node]         // nil: none is open
 	offered atomic.Pointer[[]kms.Family] // by the last node that served
 	// out means that opening again would be wrong: a PIN must not be tried
 	// twice, and a token that cannot be trusted does not become trustworthy.
+	// It ends when an operator enables the node.
 	out     atomic.Bool
+	proving atomic.Bool            // the token is being opened and tested
 	lastErr atomic.Pointer[string] // why no node is open
+	tally   tally
+	meter   meter
 
 	// Of the goroutine that opens.
 	epoch  uint64
 	poorer int // nodes in a row that offered less than the one before
-	// Of the nodes before the current one.
-	operations, errors atomic.Uint64
 }
 
 // errUntrusted is behind the failure of a token that must not be used at all.
@@ -68,9 +73,9 @@ func hashID(id kms.NodeID) uint64 {
 
 // sit makes the token's node and, once it has proved itself, puts it on the
 // seat. On failure the token is closed.
-func (s *seat) sit(token Token) error {
+func (s *seat) sit(token Token, stop <-chan struct{}) error {
 	s.epoch++
-	n, err := newNode(s.config, token, s.epoch, s.log, s.clock)
+	n, err := newNode(s, token)
 	if err == nil {
 		if err = n.prove(s.judge, s.allowUnenforced); err == nil {
 			err = s.compare(n)
@@ -85,12 +90,19 @@ func (s *seat) sit(token Token) error {
 	if !n.enforced {
 		s.log.Warn("node does not enforce unwrap templates", slog.String("node", string(s.config.ID)))
 	}
-	n.operations.Store(s.operations.Load())
-	n.errors.Store(s.errors.Load())
 	s.offered.Store(&n.families)
+	n.warming.Store(true)
 	s.current.Store(n)
+	s.tell(n.slots)
+	if s.epoch > 1 {
+		s.device.warm(s, n, stop)
+	}
+	n.warming.Store(false)
 	return nil
 }
+
+// tell tells the scheduler how many slots the node has now.
+func (s *seat) tell(slots int) { s.device.tell(s.config.ID, slots) }
 
 // compare refuses a node that offers less than the one before, a few times: a
 // self-test that met the fault which took that node down says little of what
@@ -108,10 +120,20 @@ func (s *seat) compare(n *node) error {
 	return nil
 }
 
-// usable tells whether the node is up and offers the family ("": any).
-func (s *seat) usable(f kms.Family) bool {
+// serving returns the node if it takes new work, nil otherwise.
+func (s *seat) serving() *node {
 	n := s.current.Load()
-	return n != nil && !n.down.Load() && (f == "" || n.offers(f))
+	if n == nil || n.down.Load() || n.warming.Load() || !s.open() {
+		return nil
+	}
+	return n
+}
+
+// usable tells whether the node takes new work and offers the family ("":
+// any).
+func (s *seat) usable(f kms.Family) bool {
+	n := s.serving()
+	return n != nil && (f == "" || n.offers(f))
 }
 
 // canOffer tells whether the token offers the family when it is up.
@@ -121,7 +143,8 @@ func (s *seat) canOffer(f kms.Family) bool {
 }
 
 // watch looks after the seat until stop is closed: it gives up calls that
-// hang, and has a node that is down replaced.
+// hang, has a node that is down or worn replaced, and one that is not wanted
+// closed.
 func (s *seat) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -138,6 +161,7 @@ func (s *seat) watch(stop <-chan struct{}) {
 		n := s.current.Load()
 		if n != nil {
 			n.watch()
+			s.meter.read(s.clock(), s.tally.busy.Load(), n.slots)
 		}
 		if attempt != nil {
 			select {
@@ -147,15 +171,22 @@ func (s *seat) watch(stop <-chan struct{}) {
 				continue
 			}
 		}
-		if n != nil && !n.down.Load() {
+		var step func(stop <-chan struct{}, done chan<- struct{})
+		switch {
+		case n == nil && !s.open():
+			continue
+		case n != nil && !n.down.Load() && (!s.open() || s.recycles(n)):
+			step = s.leave
+		case n != nil && !n.down.Load():
 			next, pause = time.Time{}, reopenFirst
 			continue
-		}
-		if s.out.Load() || s.clock().Before(next) {
+		case s.open() && s.out.Load() || s.clock().Before(next):
 			continue
+		default:
+			step = s.recover
 		}
 		attempt = make(chan struct{})
-		go s.recover(stop, attempt)
+		go step(stop, attempt)
 	}
 }
 
@@ -186,29 +217,35 @@ func (s *seat) recover(stop <-chan struct{}, done chan<- struct{}) {
 		}
 		return
 	}
-	if n != nil {
-		if !n.retire(stop) {
-			return // a module must not be closed under its calls
-		}
-		s.operations.Store(n.operations.Load())
-		s.errors.Store(n.errors.Load())
-		s.lastErr.Store(n.lastErr.Load())
-		s.current.Store(nil)
-		n.close()
-		if err := n.token.Close(); err != nil {
-			s.log.Info("closing a token that is down", slog.String("node", string(s.config.ID)), slog.Any("error", err))
-		}
+	if n != nil && !s.vacate(n, stop) {
+		return // a module must not be closed under its calls
 	}
-	select {
-	case <-stop:
+	if stopped(stop) || !s.open() {
 		return
-	default:
 	}
-	if err := s.reopen(); err != nil {
+	s.proving.Store(true)
+	err := s.reopen(stop)
+	s.proving.Store(false)
+	if err != nil {
 		s.leaveOut(err)
 		return
 	}
 	s.log.Info("node is up", slog.String("node", string(s.config.ID)), slog.Uint64("epoch", s.epoch))
+}
+
+// vacate closes the node once nobody and nothing is in it, and tells whether
+// it did.
+func (s *seat) vacate(n *node, stop <-chan struct{}) bool {
+	if !n.retire(stop) {
+		return false
+	}
+	s.lastErr.Store(n.lastErr.Load())
+	s.current.Store(nil)
+	n.close()
+	if err := n.token.Close(); err != nil {
+		s.log.Info("closing a token", slog.String("node", string(s.config.ID)), slog.Any("error", err))
+	}
+	return true
 }
 
 // errNotOpened stands for an error that whoever opened the token has seen.
@@ -218,7 +255,7 @@ var errNotOpened = errors.New("the token could not be opened")
 func (s *seat) leaveOut(err error) {
 	text := err.Error()
 	s.lastErr.Store(&text)
-	s.errors.Add(1)
+	s.tally.fault(ClassOf(err))
 	if ClassOf(err) == ClassPIN || errors.Is(err, errUntrusted) {
 		s.out.Store(true)
 	}
@@ -229,14 +266,14 @@ func (s *seat) leaveOut(err error) {
 	s.log.Error(message, slog.String("node", string(s.config.ID)), slog.Any("error", err))
 }
 
-func (s *seat) reopen() error {
+func (s *seat) reopen(stop <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reopenLimit)
 	defer cancel()
 	token, err := s.config.Reopen(ctx)
 	if err != nil {
 		return fmt.Errorf("opening the token: %w", err)
 	}
-	return s.sit(token)
+	return s.sit(token, stop)
 }
 
 // close ends the node and closes its token.
@@ -247,21 +284,4 @@ func (s *seat) close() error {
 	}
 	n.close()
 	return n.token.Close()
-}
-
-func (s *seat) status() kms.NodeStatus {
-	if n := s.current.Load(); n != nil {
-		return n.status()
-	}
-	st := kms.NodeStatus{ID: s.config.ID, State: "down", Slots: s.config.Slots, Operations: s.operations.Load(), Errors: s.errors.Load()}
-	if d := s.config.Domain; d != nil {
-		st.Domain, st.DomainName, st.Generation = d.ID, d.Name, d.Generation
-	}
-	if s.out.Load() {
-		st.State = "out"
-	}
-	if e := s.lastErr.Load(); e != nil {
-		st.LastError = *e
-	}
-	return st
 }

@@ -28,11 +28,11 @@ func TestNodeThatNothingCanReplaceGoesOnWhenItsCanarySings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := &canaryToken{}
 		c := NodeConfig{ID: EngineID, Token: token, Slots: 1}
-		n, err := newNode(c, token, 1, slog.New(slog.DiscardHandler), time.Now)
+		s := &seat{config: c, device: &Device{}, log: slog.New(slog.DiscardHandler), clock: time.Now}
+		n, err := newNode(s, token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &seat{config: c, log: slog.New(slog.DiscardHandler), clock: time.Now}
 		s.current.Store(n)
 		stop, ended := make(chan struct{}), make(chan struct{})
 		go func() { defer close(ended); s.watch(stop) }()

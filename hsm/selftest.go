@@ -2,9 +2,11 @@ package hsm
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -12,7 +14,7 @@ import (
 // prove runs the self-test and finds out whether the token enforces the roots'
 // unwrap templates; one that does not is an error unless it is allowed.
 func (n *node) prove(judge *node, allowUnenforced bool) (err error) {
-	if err := n.selfTest(judge); err != nil {
+	if n.families, err = n.selfTest(judge); err != nil {
 		return err
 	}
 	if n.enforced, err = n.token.Enforces(); err != nil {
@@ -24,10 +26,30 @@ func (n *node) prove(judge *node, allowUnenforced bool) (err error) {
 	return nil
 }
 
+// SelfTest implements kms.NodePool. It runs beside the node's work and changes
+// nothing: a node that fails it is taken out by the breaker when its work
+// fails.
+func (d *Device) SelfTest(ctx context.Context, id kms.NodeID) (families []kms.Family, err error) {
+	err = d.onNode(id, func(n *node) error {
+		if n.domain == nil {
+			families = n.families
+			return nil
+		}
+		families, err = n.selfTest(d.engine)
+		if err != nil {
+			n.noteError(err)
+			return kms.Wrap(kms.KindHSMUnavailable, err, "the node failed its self-test")
+		}
+		return nil
+	})
+	return families, err
+}
+
 // selfTest replays the domain's self-test keys on the node: load, use, check
-// with the engine, tamper. Families that fail are not offered there; it is an
-// error when none passes. It runs before the node takes traffic.
-func (n *node) selfTest(judge *node) error {
+// with the engine, tamper. It returns the families that passed; those that
+// fail are not offered there, and it is an error when none passes. It runs
+// before the node takes traffic.
+func (n *node) selfTest(judge *node) (families []kms.Family, err error) {
 	failed := map[kms.Family]bool{}
 	passed := map[kms.Family]bool{}
 	for _, k := range n.domain.SelfTests {
@@ -42,19 +64,20 @@ func (n *node) selfTest(judge *node) error {
 	}
 	for f := range passed {
 		if !failed[f] {
-			n.families = append(n.families, f)
+			families = append(families, f)
 		}
 	}
-	if len(n.families) == 0 {
-		return fmt.Errorf("no algorithm family passed the self-test")
+	if len(families) == 0 {
+		return nil, fmt.Errorf("no algorithm family passed the self-test")
 	}
+	slices.Sort(families)
 	if err := n.testSealing(); err != nil {
-		return fmt.Errorf("sealing: %w", err)
+		return nil, fmt.Errorf("sealing: %w", err)
 	}
-	if err := n.token.Probe(); err != nil {
-		return fmt.Errorf("running the canary: %w", err)
+	if err := n.load(nil, n.token.Probe); err != nil {
+		return nil, fmt.Errorf("running the canary: %w", err)
 	}
-	return nil
+	return families, nil
 }
 
 // selfTestMessage is what the self-test signs, encrypts and authenticates.
@@ -75,6 +98,9 @@ func (n *node) testKey(judge *node, k SelfTestKey) error {
 	base := Call{Algorithm: alg, Spec: k.Spec, Handle: h, PublicKey: k.PublicKey, Input: selfTestMessage}
 	switch k.Usage {
 	case kms.UsageSignVerify:
+		if alg == kms.AlgSM2DSA {
+			base.UserID = []byte(kms.DefaultUserID)
+		}
 		return n.testSignature(judge, base)
 	case kms.UsageGenerateVerifyMAC:
 		return n.testMAC(base)
@@ -92,7 +118,7 @@ func (n *node) testSignature(judge *node, c Call) error {
 	if _, err := n.call(&c); err != nil {
 		return fmt.Errorf("signing: %w", err)
 	}
-	verify := Call{Verb: kms.VerbVerify, Algorithm: c.Algorithm, Spec: c.Spec, PublicKey: c.PublicKey, Input: c.Input, Signature: c.Output}
+	verify := Call{Verb: kms.VerbVerify, Algorithm: c.Algorithm, Spec: c.Spec, PublicKey: c.PublicKey, Input: c.Input, UserID: c.UserID, Signature: c.Output}
 	if _, err := judge.call(&verify); err != nil || !verify.Valid {
 		return fmt.Errorf("the signature does not verify")
 	}

@@ -154,19 +154,30 @@ type crew struct {
 	closed      bool
 }
 
-func newCrew(t Token, n int, clock func() time.Time) (*crew, error) {
-	c := &crew{token: t, clock: clock, idle: make(chan *worker, n), dead: make(chan struct{})}
-	for range n {
+// newCrew opens a worker for each of most sessions, or for as many, but at
+// least least, as the token has room for.
+func newCrew(t Token, least, most int, clock func() time.Time) (*crew, error) {
+	c := &crew{token: t, clock: clock, dead: make(chan struct{})}
+	for len(c.workers) < most {
 		w, err := newWorker(t, clock)
+		if err != nil && ClassOf(err) == ClassCapacity && len(c.workers) >= least {
+			break
+		}
 		if err != nil {
 			c.close()
 			return nil, err
 		}
 		c.workers = append(c.workers, w)
+	}
+	c.idle = make(chan *worker, len(c.workers))
+	for _, w := range c.workers {
 		c.idle <- w
 	}
 	return c, nil
 }
+
+// size returns the number of workers.
+func (c *crew) size() int { return cap(c.idle) }
 
 // do runs a request on the next idle worker. The scheduler gives out no more
 // slots than there are workers, so waiting here is short.

@@ -41,7 +41,7 @@ func (s *slowSession) Close() error {
 func TestHungCallIsAnsweredInTimeAndItsResultGoesToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token := &slowToken{block: make(chan struct{})}
-		c, err := newCrew(token, 2, time.Now)
+		c, err := newCrew(token, 2, 2, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestModuleThatSwallowsEveryCallEndsTheCrewInsteadOfEverMoreThreads(t *testi
 	synctest.Test(t, func(t *testing.T) {
 		const slots = 2
 		token := &slowToken{block: make(chan struct{})}
-		c, err := newCrew(token, slots, time.Now)
+		c, err := newCrew(token, slots, slots, time.Now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestModuleThatSwallowsEveryCallEndsTheCrewInsteadOfEverMoreThreads(t *testi
 
 func TestBadSessionIsReplaced(t *testing.T) {
 	token := &slowToken{fail: &Error{Class: ClassSession, Call: "C_Sign"}}
-	c, err := newCrew(token, 1, time.Now)
+	c, err := newCrew(token, 1, 1, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestBadSessionIsReplaced(t *testing.T) {
 }
 
 func TestPanicInADriverIsAnError(t *testing.T) {
-	c, err := newCrew(&slowToken{}, 1, time.Now)
+	c, err := newCrew(&slowToken{}, 1, 1, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestPanicInADriverIsAnError(t *testing.T) {
 }
 
 func BenchmarkHandOver(b *testing.B) {
-	c, err := newCrew(&slowToken{}, 4, time.Now)
+	c, err := newCrew(&slowToken{}, 4, 4, time.Now)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -76,12 +76,14 @@ func TestRecordsDifferInEveryField(t *testing.T) {
 			f = r.fields()
 		case *ApprovalRecord:
 			f = r.fields()
+		case *NodeSettingRecord:
+			f = r.fields()
 		}
 		mac, _, _ := rows.MAC(0, "table", f...)
 		return string(mac[:])
 	}
 	for _, record := range []any{&TenantRecord{}, &ProjectRecord{}, &key{}, &VersionRecord{}, &KeyNameRecord{},
-		&CredentialRecord{Secrets: make([]SecretRecord, 1)}, &ApprovalRecord{}} {
+		&CredentialRecord{Secrets: make([]SecretRecord, 1)}, &ApprovalRecord{}, &NodeSettingRecord{}} {
 		_, isKey := record.(*key)
 		seen := map[string]string{code(record): "nothing"}
 		eachField(reflect.ValueOf(record).Elem(), "", func(name string, field reflect.Value) {

@@ -65,6 +65,7 @@ const (
 	codeKeyName        = "key_names"
 	codeCredential     = "credentials"
 	codeApproval       = "approvals"
+	codeNodeSetting    = "node_settings"
 	codeAuthentication = "row_authentication"
 )
 
@@ -164,6 +165,10 @@ func (r *CredentialRecord) fields() fields {
 func (r *ApprovalRecord) fields() fields {
 	return fields{}.id(r.ID).text(r.Op).text(r.Resource).bytes(r.Fingerprint).id(r.RequestedBy).maybeID(r.ApprovedBy).
 		boolean(r.Used).time(r.Created).time(r.Expires).number(r.Revision)
+}
+
+func (r *NodeSettingRecord) fields() fields {
+	return fields{}.text(r.Node).text(r.Mode).time(r.Changed).number(r.Revision)
 }
 
 func authenticationFields(adopt bool) fields { return fields{}.boolean(adopt) }

@@ -36,6 +36,7 @@ type Driver interface {
 	AliasDriver
 	CredentialDriver
 	ApprovalDriver
+	NodeSettingDriver
 	SystemSecretDriver
 	ClaimDriver
 	AuthenticationDriver
@@ -125,6 +126,15 @@ type ApprovalDriver interface {
 	// DeleteExpiredApprovals removes up to Limit approvals that expired at or
 	// before Now, and returns how many.
 	DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error)
+}
+
+// NodeSettingDriver is the part of Driver for what operators want of nodes.
+type NodeSettingDriver interface {
+	NodeSetting(context.Context, NodeSettingParams) (*NodeSettingRow, error)
+	// ListNodeSettings returns all, ordered by node.
+	ListNodeSettings(context.Context) ([]*NodeSettingRow, error)
+	InsertNodeSetting(context.Context, InsertNodeSettingParams) error
+	UpdateNodeSetting(context.Context, UpdateNodeSettingParams) error
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

@@ -408,6 +408,31 @@ type ApprovalRow struct {
 	Code        CodeRow
 }
 
+// The parameters of nodes' settings.
+type (
+	NodeSettingParams       struct{ Node string }
+	InsertNodeSettingParams struct{ Setting NodeSettingRecord }
+	UpdateNodeSettingParams struct{ Setting NodeSettingRecord }
+)
+
+// NodeSettingRecord is a node's setting as it is written.
+type NodeSettingRecord struct {
+	Node     string
+	Mode     string
+	Changed  Timestamp
+	Revision uint64
+	Code     Code
+}
+
+// NodeSettingRow is a node's setting as it was found.
+type NodeSettingRow struct {
+	Node     Text
+	Mode     Text
+	Changed  Integer
+	Revision Integer
+	Code     CodeRow
+}
+
 // The parameters and rows of the service's own secrets.
 type (
 	SystemSecretsParams      struct{ Name string }

@@ -24,6 +24,7 @@ var (
 	_ kms.Credentials    = (*Store)(nil)
 	_ kms.CredentialUses = (*Store)(nil)
 	_ kms.Approvals      = (*Store)(nil)
+	_ kms.NodeSettings   = (*Store)(nil)
 	_ kms.SystemSecrets  = (*Store)(nil)
 	_ kms.Idempotency    = (*Store)(nil)
 )
@@ -39,6 +40,7 @@ const (
 	ObjectKeyName      Object = "key name"
 	ObjectCredential   Object = "credential"
 	ObjectApproval     Object = "approval"
+	ObjectNodeSetting  Object = "setting of a node"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
 	ObjectDatabase     Object = "database" // as a whole

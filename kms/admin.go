@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"uuid"
 )
 
 // CreateTenantInput is the input of Service.CreateTenant.
@@ -13,13 +14,15 @@ type CreateTenantInput struct {
 	Name        string
 	Tier        Tier // "": free, the most conservative
 	AllowSealed bool
+	Domain      string // id or name of the domain that its keys live in; "": the default one
 }
 
 // CreateTenant makes a tenant with its sealing key and its default project.
 func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantInput) (*Tenant, error) {
 	tenant := &Tenant{ID: newID(), Name: in.Name, Tier: in.Tier, State: TenantActive, AllowSealed: in.AllowSealed, Revision: 1}
+	var domain uuid.UUID
 	err := s.run(ctx, t, &task{op: OpCreateTenant,
-		prepare: func(t *Ticket) error {
+		prepare: func(t *Ticket) (err error) {
 			if !ValidName(in.Name) {
 				return errName("name")
 			}
@@ -27,10 +30,13 @@ func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantIn
 				tenant.Tier = TierFree
 			}
 			t.Target, t.Resource = tenant.ID, tenant.ID.String()
-			return checkTier(tenant.Tier)
+			if err = checkTier(tenant.Tier); err == nil {
+				domain, err = s.domain(in.Domain)
+			}
+			return err
 		},
 		store: func(ctx context.Context, t *Ticket) (err error) {
-			if tenant.Sealing, err = s.device.NewSealingKey(ctx, tenant.ID); err != nil {
+			if tenant.Sealing, err = s.device.NewSealingKey(ctx, tenant.ID, domain); err != nil {
 				return err
 			}
 			tenant.Created = s.clock()
@@ -458,12 +464,4 @@ func (s *Service) changeCredential(ctx context.Context, t *Ticket, op Op, ref, i
 			*out, err = s.credentials.UpdateCredential(ctx, old.Tenant, old.ID, old.Revision, change)
 			return concurrently(err)
 		}})
-}
-
-// Nodes reports the nodes of the pool.
-func (s *Service) Nodes(ctx context.Context, t *Ticket) ([]NodeStatus, error) {
-	if err := s.run(ctx, t, &task{op: OpReadNodes}); err != nil {
-		return nil, err
-	}
-	return s.device.Status(), nil
 }

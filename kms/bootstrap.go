@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"time"
+	"uuid"
 )
 
 // The names under which the service's own secrets are stored and sealed.
@@ -64,7 +65,7 @@ func Bootstrap(ctx context.Context, c BootstrapConfig) (*Tenant, *Secrets, error
 
 func createSystemTenant(ctx context.Context, c BootstrapConfig) (*Tenant, error) {
 	id := newID()
-	sealing, err := c.Device.NewSealingKey(ctx, id)
+	sealing, err := c.Device.NewSealingKey(ctx, id, uuid.UUID{})
 	if err != nil {
 		return nil, err
 	}

@@ -64,6 +64,8 @@ const (
 	OpRotateCredential Op = "rotate-credential"
 	OpRevokeCredential Op = "revoke-credential"
 	OpReadNodes        Op = "read-nodes"
+	OpSetNodeMode      Op = "set-node-mode"
+	OpTestNode         Op = "test-node"
 	OpReadQuota        Op = "read-quota"
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
@@ -162,6 +164,8 @@ var ops = []OpInfo{
 	{Op: OpUpdateTenant, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpDeleteTenant, Class: ClassDestroy, Family: "operator", Changes: true, TwoOperators: true},
 	{Op: OpReadNodes, Class: ClassRead, Family: "operator"},
+	{Op: OpSetNodeMode, Class: ClassManage, Family: "operator", Changes: true},
+	{Op: OpTestNode, Class: ClassManage, Family: "operator"},
 	{Op: OpCreateProject, Class: ClassCreate, Family: "tenant", Changes: true},
 	{Op: OpReadProject, Class: ClassRead, Family: "tenant"},
 	{Op: OpCreateCredential, Class: ClassCreate, Family: "tenant", Changes: true, TwoOperators: true},

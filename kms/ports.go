@@ -361,38 +361,14 @@ type Device interface {
 	// Import is Generate for material from outside. KindInvalidArgument when
 	// it is not what its parameters and the key's spec say.
 	Import(ctx context.Context, node NodeID, key *Key, version *Version, m ImportMaterial) error
-	// NewSealingKey makes a sealing key for a tenant in the default domain.
-	NewSealingKey(ctx context.Context, tenant uuid.UUID) (SealingKey, error)
+	// NewSealingKey makes a sealing key for a tenant in a domain; the zero id
+	// is the default domain.
+	NewSealingKey(ctx context.Context, tenant, domain uuid.UUID) (SealingKey, error)
 	// Seal and Unseal protect the service's own small secrets under a
 	// sealing key; name and version are bound to the blob.
 	Seal(ctx context.Context, k SealingKey, name string, version uint32, secret []byte) ([]byte, error)
 	Unseal(ctx context.Context, k SealingKey, name string, version uint32, blob []byte) ([]byte, error)
-	// Status reports every node, for operators.
-	Status() []NodeStatus
-}
-
-// NodeStatus is one node as operators see it.
-type NodeStatus struct {
-	ID         NodeID
-	Domain     uuid.UUID // zero for the in-process engine
-	DomainName string
-	Generation uint32 // of the domain's roots; 0 for the in-process engine
-	Driver     string // "pkcs11" or "soft"
-	Model      string
-	Serial     string
-	Label      string
-	State      string // "up", "down", or "out": until an operator has seen to it
-	Enforced   bool   // the token enforces the roots' unwrap templates
-	Slots      int
-	Busy       int
-	Epoch      uint64
-	Families   []Family // that passed the self-test
-	Handles    int      // keys loaded now
-	Hits       uint64   // handle cache
-	Misses     uint64
-	Operations uint64
-	Errors     uint64
-	LastError  string
+	NodePool
 }
 
 // Journal records entries.

@@ -59,6 +59,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundProject(ctx, e)
 	case OpApprove:
 		return s.foundApproval(ctx, e)
+	case OpSetNodeMode:
+		return s.foundNode(ctx, e)
 	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred:
 		return s.foundTenant(ctx, e)
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
@@ -151,6 +153,17 @@ func (s *Service) foundApproval(ctx context.Context, e *Entry) string {
 		return OutcomeFoundDone
 	}
 	return OutcomeFoundUndone
+}
+
+func (s *Service) foundNode(ctx context.Context, e *Entry) string {
+	revision, err := s.nodeRevision(ctx, NodeID(e.Resource))
+	switch {
+	case err != nil:
+		return OutcomeFoundUnknown
+	case revision == e.Revision:
+		return OutcomeFoundUndone
+	}
+	return OutcomeFoundChanged
 }
 
 // target is the tenant that was acted on.

@@ -21,6 +21,7 @@ type Service struct {
 	idempotency Idempotency
 	approvals   Approvals
 	deletions   TenantDeletions
+	nodes       NodeSettings
 
 	twoOperators bool
 	copiesLive   time.Duration // after a tenant's deletion: see Config.RootRotation
@@ -51,6 +52,7 @@ type Config struct {
 	Idempotency Idempotency
 	Approvals   Approvals
 	Deletions   TenantDeletions
+	Nodes       NodeSettings
 
 	// TwoOperators tells whether the operations so marked need the approval of
 	// a second operator; false: one is enough.
@@ -78,7 +80,7 @@ func NewService(c Config) *Service {
 	return &Service{
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
-		approvals: c.Approvals, deletions: c.Deletions,
+		approvals: c.Approvals, deletions: c.Deletions, nodes: c.Nodes,
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),

@@ -193,6 +193,9 @@ var statementsWithoutTenant = map[string]string{
 	"selectApproval":                    "operators'",
 	"listApprovals":                     "operators'",
 	"updateApproval":                    "operators'",
+	"selectNodeSetting":                 "operators'",
+	"listNodeSettings":                  "operators'",
+	"updateNodeSetting":                 "operators'",
 	"deleteExpiredApprovals":            "housekeeping",
 }
 

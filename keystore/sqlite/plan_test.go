@@ -15,6 +15,7 @@ var wholeTable = regexp.MustCompile(`^SCAN (\w+)`)
 var readWhole = map[string]string{
 	selectRowAuthentication: "a table of one row",
 	sealRowAuthentication:   "a table of one row",
+	listNodeSettings:        "a table of one row per node",
 }
 
 // TestNoStatementReadsAWholeTable asks for the plan of every statement. Plans

@@ -13,7 +13,7 @@ var (
 		selectDueDeletions, selectKey, listKeys, listKeysOfProject, selectDueKeys, selectNonces,
 		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
-		selectApproval, listApprovals,
+		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -21,7 +21,7 @@ var (
 		insertKey, updateKey, touchKey, insertVersion, updateVersion, updateNonces,
 		insertKeyName, selectLiveKey, upsertAlias, deleteAlias, deleteNamesOfKey,
 		insertCredential, updateCredential, touchCredential, deleteSecrets, insertSecret,
-		insertApproval, updateApproval, deleteExpiredApprovals,
+		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

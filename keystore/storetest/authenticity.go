@@ -145,6 +145,7 @@ var swaps = []struct {
 	{"credential", "revoked", credentialSwap},
 	{"approval", "approval", []string{"op", "resource", "fingerprint", "requested_by", "approved_by", "used", "created", "expires",
 		"revision", "mac", "mac_version"}},
+	{"node", "node", []string{"mode", "changed", "revision", "mac", "mac_version"}},
 }
 
 var (

@@ -144,6 +144,12 @@ var unopened = map[string]func(context.Context, *env) error{
 	"Approval":       func(ctx context.Context, e *env) error { _, err := e.Approval(ctx, unopenedID); return err },
 	"Approve":        func(ctx context.Context, e *env) error { _, err := e.Approve(ctx, unopenedID, unopenedID); return err },
 	"UseApproval":    func(ctx context.Context, e *env) error { return e.UseApproval(ctx, unopenedID) },
+	"NodeSetting":    func(ctx context.Context, e *env) error { _, err := e.NodeSetting(ctx, "early"); return err },
+	"NodeSettings":   func(ctx context.Context, e *env) error { _, err := e.NodeSettings(ctx); return err },
+	"SetNodeMode": func(ctx context.Context, e *env) error {
+		_, err := e.SetNodeMode(ctx, "early", 0, kms.NodeActive)
+		return err
+	},
 	"ListApprovals": func(ctx context.Context, e *env) error {
 		_, _, err := e.ListApprovals(ctx, kms.Page{Size: 1})
 		return err
@@ -268,7 +274,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval": // there were none
+		case "name", "approval", "node": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

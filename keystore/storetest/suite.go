@@ -59,6 +59,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Nonces", testNonces},
 		{"LastUses", testLastUses},
 		{"Approvals", testApprovals},
+		{"NodeSettings", testNodeSettings},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

@@ -18,6 +18,7 @@ type scene struct {
 	key, pending        *kms.Key
 	credential, revoked *kms.Credential
 	approval            *kms.Approval
+	node                *kms.NodeSetting
 	deleted             *kms.Tenant
 	prefix              string
 }
@@ -78,6 +79,8 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	must(err)
 
 	s.approval = e.approval(t)
+	s.node, err = e.SetNodeMode(ctx, kms.NodeID(prefix+"-node"), 0, kms.NodeDrained)
+	must(err)
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -158,6 +161,10 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.Approval(ctx, s.approval.ID)
 			return err
 		}, nil},
+		"node": {"node_settings", "node", string(s.node.Node), func(ctx context.Context, e *env) error {
+			_, err := e.NodeSetting(ctx, s.node.Node)
+			return err
+		}, nil},
 	}
 }
 
@@ -194,6 +201,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["approval"] = held["approval"] || a.ID == s.approval.ID
 	}
 	wantList(t, "ListApprovals", err)
+	settings, err := e.NodeSettings(ctx)
+	for _, n := range settings {
+		held["node"] = held["node"] || n.Node == s.node.Node
+	}
+	wantList(t, "NodeSettings", err)
 	return held
 }
 
@@ -281,7 +293,12 @@ func (s *scene) tamperings(other *scene) []tampering {
 			_, err := e.Approval(ctx, id)
 			return err
 		}},
+		{victim: "node", column: "node", value: "another-node", moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.NodeSetting(ctx, "another-node")
+			return err
+		}},
 	}
+	list = append(list, text("node", map[string]any{"mode": "active", "changed": micro(time.Second), "revision": int64(2)})...)
 	list = append(list, text("tenant", map[string]any{
 		"tier": "platinum", "state": "SUSPENDED", "allow_sealed": int64(1), "sealing_id": id[:], "sealing_domain": id[:],
 		"sealing_generation": int64(2), "sealing_wrapped": []byte("another key"), "created": micro(time.Second), "revision": int64(2)})...)
@@ -316,7 +333,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": ""} {
+		"name": "", "credential": "", "approval": "", "node": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},

@@ -40,9 +40,9 @@ func (p *program) commands() []*cobra.Command {
 		group("approval", "Approve what another operator asks for (operators)",
 			"Approve what another operator asks for: the service can be set to want two for\nwhat cannot be taken back. "+operators,
 			p.approvalList(), p.approvalGet(), p.approvalApprove()),
-		group("hsm", "Look at the HSM pool (operators)",
-			"Look at the HSM pool. "+operators,
-			p.hsmStatus()),
+		group("hsm", "Look at the HSM pool and take nodes in and out (operators)",
+			"Look at the HSM pool and take nodes in and out. "+operators,
+			p.hsmStatus(), p.hsmMap(), p.hsmDrain(), p.hsmEnable(), p.hsmStandby(), p.hsmCold(), p.hsmSelfTest()),
 	}
 }
 

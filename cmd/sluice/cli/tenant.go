@@ -37,7 +37,11 @@ first one with "sluice credential create --tenant NAME".`,
 	tierFlag(c, &in.Tier, "`TIER`: platinum, gold, silver or free (default: free)")
 	c.Flags().BoolVar(&in.AllowSealed, "allow-sealed", false,
 		"make keys that no HSM offers SEALED (sealed by an HSM, used in process memory) without being asked to")
-	return p.operatorVerb(c, func(s *session) error {
+	c.Flags().StringVar(&in.Domain, "domain", "", "`DOMAIN` of HSM nodes that its keys live in, for good: name or id (default: the first one configured)")
+	s := p.session(c)
+	s.operator = true
+	s.completeFlag("domain", domainNames)
+	return s.verb(func(s *session) error {
 		in.Name = s.args[0]
 		ctx, api, err := s.connect()
 		if err != nil {
@@ -196,7 +200,7 @@ func (s *session) showTenant(t *client.TenantOutput, err error) error {
 	}
 	return s.show(t, func(w io.Writer) error {
 		fields := []field{{"Name", t.Name}, {"Id", t.ID}, {"Tier", string(t.Tier)}, {"State", string(t.State)},
-			{"Sealed keys", onOff(t.AllowSealed)}, {"Created", date(t.CreatedAt)}}
+			{"Sealed keys", onOff(t.AllowSealed)}, {"Domain", t.Domain}, {"Created", date(t.CreatedAt)}}
 		if d := t.Deletion; d != nil {
 			fields = append(fields, field{"Deleted", date(d.RequestedAt)}, field{"Keys erased", date(d.ErasedAt)},
 				field{"Copies void", date(d.VoidAt)}, field{"Shredded", date(d.ShreddedAt)})

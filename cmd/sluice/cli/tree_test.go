@@ -32,7 +32,8 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 var verbs = []string{
 	"approval approve", "approval get", "approval list",
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
-	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm status",
+	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm cold", "hsm drain", "hsm enable", "hsm map",
+	"hsm self-test", "hsm standby", "hsm status",
 	"key alias delete", "key alias list", "key alias set",
 	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key import", "key import-parameters", "key list", "key rotate", "key rotation",
 	"key schedule-deletion", "key update",

@@ -137,12 +137,13 @@ func (a *App) openService(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	a.Device.FollowSlots(slots.resize)
 	a.Quota = quota.NewGate(quota.DefaultCostTable())
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
-		Approvals: a.Store, Deletions: a.Store,
+		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
@@ -151,7 +152,11 @@ func (a *App) openService(ctx context.Context) (err error) {
 	if err := a.reconcile(ctx); err != nil {
 		return err
 	}
-	a.closes = append(a.closes, a.Service.StartKeeper().Close)
+	nodes, err := a.Service.StartNodeSync(ctx)
+	if err != nil {
+		return err
+	}
+	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close)
 	return nil
 }
 

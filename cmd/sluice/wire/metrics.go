@@ -93,17 +93,18 @@ func (o *observer) node(id kms.NodeID) prometheus.Observer {
 // pool reports the nodes of the device when it is scraped.
 type pool struct {
 	device interface{ Status() []kms.NodeStatus }
-	up, slots, busy, epoch, handles,
-	hits, misses, operations, errors *prometheus.Desc
+	up, slots, given, busy, busySeconds, epoch, handles, loads,
+	hits, misses, operations, errors, faults *prometheus.Desc
 }
 
 func newPool(device interface{ Status() []kms.NodeStatus }) *pool {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("sluice_node_"+name, help, []string{"node"}, nil)
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("sluice_node_"+name, help, append([]string{"node"}, labels...), nil)
 	}
 	return &pool{device: device,
 		up:         desc("up", "1 while the node serves."),
-		slots:      desc("slots", "Concurrent operations that the node runs."),
+		slots:      desc("slots", "Concurrent operations that the node can run."),
+		given:      desc("slots_now", "Concurrent operations that the node is given now."),
 		busy:       desc("busy", "Operations that run on the node now."),
 		epoch:      desc("epoch", "How often the node's handles were invalidated, from 1."),
 		handles:    desc("handles", "Keys loaded on the node."),
@@ -111,12 +112,17 @@ func newPool(device interface{ Status() []kms.NodeStatus }) *pool {
 		misses:     desc("handle_misses_total", "Keys that had to be loaded."),
 		operations: desc("operations_total", "Operations started on the node."),
 		errors:     desc("errors_total", "Errors of the node's module that no input caused."),
+
+		busySeconds: desc("busy_seconds_total", "Slot time used on the node."),
+		loads:       desc("loads_total", "Keys loaded on the node."),
+		faults:      desc("faults_total", "Errors of the node's module by class.", "class"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (p *pool) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.up, p.slots, p.busy, p.epoch, p.handles, p.hits, p.misses, p.operations, p.errors} {
+	for _, d := range []*prometheus.Desc{p.up, p.slots, p.given, p.busy, p.busySeconds, p.epoch, p.handles, p.loads,
+		p.hits, p.misses, p.operations, p.errors, p.faults} {
 		ch <- d
 	}
 }
@@ -125,7 +131,7 @@ func (p *pool) Describe(ch chan<- *prometheus.Desc) {
 func (p *pool) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range p.device.Status() {
 		up := 0.0
-		if s.State == "up" {
+		if s.State == kms.NodeUp {
 			up = 1
 		}
 		gauge := func(d *prometheus.Desc, v float64) {
@@ -136,6 +142,7 @@ func (p *pool) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(p.up, up)
 		gauge(p.slots, float64(s.Slots))
+		gauge(p.given, float64(s.SlotsNow))
 		gauge(p.busy, float64(s.Busy))
 		gauge(p.epoch, float64(s.Epoch))
 		gauge(p.handles, float64(s.Handles))
@@ -143,5 +150,10 @@ func (p *pool) Collect(ch chan<- prometheus.Metric) {
 		counter(p.misses, s.Misses)
 		counter(p.operations, s.Operations)
 		counter(p.errors, s.Errors)
+		counter(p.loads, s.Loads)
+		ch <- prometheus.MustNewConstMetric(p.busySeconds, prometheus.CounterValue, s.BusyTime.Seconds(), string(s.ID))
+		for class, n := range s.Faults {
+			ch <- prometheus.MustNewConstMetric(p.faults, prometheus.CounterValue, float64(n), string(s.ID), class)
+		}
 	}
 }

@@ -151,6 +151,7 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpCreateCredential: {intent: kms.Entry{Tenant: s.App.System.ID, Target: tenant.ID, Resource: absent.String()}},
 		kms.OpRotateCredential: {intent: onCredential}, kms.OpRevokeCredential: {intent: onCredential},
 		// An approval that is gone has expired, and tells nothing.
+		kms.OpSetNodeMode:  {intent: kms.Entry{Tenant: s.App.System.ID, Resource: "node-1"}},
 		kms.OpApprove:      {intent: kms.Entry{Tenant: s.App.System.ID, Approval: absent}, outcome: kms.OutcomeFoundUnknown},
 		kms.OpKeeperRotate: {intent: onKey}, kms.OpKeeperDestroy: {intent: onKey},
 		kms.OpKeeperRevoke: {intent: onCredential},
