@@ -20,14 +20,13 @@ import (
 const (
 	scaleTenants   = 100_000
 	scaleSmall     = 100
-	keysPerTenant  = 10
-	scaleBlob      = 150 // bytes of a sealed AES-256 version
-	scaleBatch     = 1000
 	scaleRounds    = 9 // odd: the median counts
 	scaleLookups   = 500_000
 	scaleWorkers   = 4
 	scaleStarts    = 5
 	scaleWorkSmall = 1000 // keys: all of the small store
+	// scaleIdle is an idle time that a benchmark can wait for.
+	scaleIdle = 2 * time.Second
 )
 
 // ScaleDatabase is a database for Scale.
@@ -38,7 +37,8 @@ type ScaleDatabase struct {
 }
 
 // Scale measures what must not depend on how much is stored: the start, a warm
-// look-up, and what a tenant costs of whom nothing is asked. It logs a table.
+// look-up, and what a tenant costs of whom nothing is asked, or no more. It
+// prints a table.
 // create makes an empty database; cached bounds how many keys are read into the
 // cache of the large store.
 func Scale(b *testing.B, create func(b *testing.B) ScaleDatabase, cached int) {
@@ -50,10 +50,10 @@ func Scale(b *testing.B, create func(b *testing.B) ScaleDatabase, cached int) {
 	row("start to first look-up | %v | %v", small.start(b), large.start(b))
 
 	before := heap()
-	large.open(b)
+	large.open(b, 0)
 	stored := float64(heap()-before) / scaleTenants
 	row("heap after the start, for each stored tenant | | %.1f B", stored)
-	small.open(b)
+	small.open(b, 0)
 	small.read(b, len(small.keys))
 
 	large.read(b, scaleWorkSmall)
@@ -69,6 +69,9 @@ func Scale(b *testing.B, create func(b *testing.B) ScaleDatabase, cached int) {
 	for _, among := range []int{10_000, cached} {
 		row("warm look-up among %d | | %.0f ns", among, large.warm(b, among))
 	}
+	idle := large.idle(b, cached)
+	row("heap for each tenant who was read and then idle | | %.1f B", idle)
+	b.ReportMetric(idle, "B/idle-tenant")
 	fmt.Printf("\n%s", table.String()) // whole: a benchmark's log is cut after ten lines
 }
 
@@ -76,82 +79,32 @@ func Scale(b *testing.B, create func(b *testing.B) ScaleDatabase, cached int) {
 type scaled struct {
 	database ScaleDatabase
 	store    *keystore.Store
-	keys     []scaleKey // in random order
-}
-
-type scaleKey struct {
-	tenant uuid.UUID
-	name   string
-}
-
-// gatherer takes what a store writes, so that rows come with the store's codes.
-type gatherer struct {
-	keystore.Driver
-	tenants []keystore.InsertTenantParams
-	keys    []keystore.InsertKeyParams
-}
-
-// InsertTenant implements keystore.TenantDriver.
-func (g *gatherer) InsertTenant(ctx context.Context, p keystore.InsertTenantParams) error {
-	if p.Tenant.Code.MAC == nil {
-		return g.Driver.InsertTenant(ctx, p) // the system tenant, before there is a key
-	}
-	g.tenants = append(g.tenants, p)
-	return nil
-}
-
-// InsertKey implements keystore.KeyDriver.
-func (g *gatherer) InsertKey(_ context.Context, p keystore.InsertKeyParams) error {
-	g.keys = append(g.keys, p)
-	return nil
+	keys     []FilledKey // in random order
 }
 
 func newScaled(b *testing.B, database ScaleDatabase, tenants int) *scaled {
 	b.Helper()
-	s := &scaled{database: database}
-	ctx := b.Context()
-	driver, err := database.Open(ctx)
+	driver, err := database.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	g := &gatherer{Driver: driver}
-	store := keystore.New(g, keystore.Options{})
-	defer store.Close()
-	if err := Bootstrap(ctx, store, nil); err != nil {
+	s := &scaled{database: database}
+	if s.keys, err = FillTenants(b.Context(), driver, nil, tenants, database.Load); err != nil {
 		b.Fatal(err)
-	}
-	for i := range tenants {
-		t := sampleTenant(fmt.Sprint("tenant-", i))
-		if err := store.CreateTenant(ctx, t); err != nil {
-			b.Fatal(err)
-		}
-		for j := range keysPerTenant {
-			k := sampleKey(t, fmt.Sprint("orders/key-", j))
-			k.Versions[0].Blob = make([]byte, scaleBlob)
-			if err := store.CreateKey(ctx, k); err != nil {
-				b.Fatal(err)
-			}
-			s.keys = append(s.keys, scaleKey{t.ID, k.Name})
-		}
-		if (i+1)%scaleBatch == 0 || i+1 == tenants {
-			if err := database.Load(ctx, g.tenants, g.keys); err != nil {
-				b.Fatal(err)
-			}
-			g.tenants, g.keys = g.tenants[:0], g.keys[:0]
-		}
 	}
 	rand.Shuffle(len(s.keys), func(i, j int) { s.keys[i], s.keys[j] = s.keys[j], s.keys[i] })
 	return s
 }
 
-// open opens the store, as a service does when it starts.
-func (s *scaled) open(b *testing.B) {
+// open opens the store, as a service does when it starts; idle is as in
+// keystore.Options.
+func (s *scaled) open(b *testing.B, idle time.Duration) {
 	b.Helper()
 	driver, err := s.database.Open(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	store := keystore.New(driver, keystore.Options{})
+	store := keystore.New(driver, keystore.Options{Idle: idle})
 	b.Cleanup(func() { store.Close() })
 	if err := Bootstrap(b.Context(), store, nil); err != nil {
 		b.Fatal(err)
@@ -165,7 +118,7 @@ func (s *scaled) start(b *testing.B) time.Duration {
 	var all []time.Duration
 	for range scaleStarts {
 		begin := time.Now()
-		s.open(b)
+		s.open(b, 0)
 		s.lookup(b, 0)
 		all = append(all, time.Since(begin))
 		if err := s.store.Close(); err != nil {
@@ -177,8 +130,30 @@ func (s *scaled) start(b *testing.B) time.Duration {
 	return all[len(all)/2].Round(10 * time.Microsecond)
 }
 
+// idle opens the store anew, looks n keys up, waits, and returns the bytes that
+// are left in the heap for each of their tenants.
+func (s *scaled) idle(b *testing.B, n int) float64 {
+	b.Helper()
+	if err := s.store.Close(); err != nil {
+		b.Fatal(err)
+	}
+	s.open(b, scaleIdle)
+	before := heap()
+	s.read(b, n)
+	time.Sleep(2 * scaleIdle)
+	tenants := make(map[uuid.UUID]bool)
+	for _, k := range s.keys[:n] {
+		tenants[k.Tenant] = true
+	}
+	count := float64(len(tenants))
+	tenants = nil
+	left := float64(heap()-before) / count
+	s.lookup(b, 0) // the store is alive, and so counted
+	return left
+}
+
 func (s *scaled) lookup(b *testing.B, i int) {
-	if _, err := s.store.Lookup(b.Context(), s.keys[i].tenant, s.keys[i].name); err != nil {
+	if _, err := s.store.Lookup(b.Context(), s.keys[i].Tenant, s.keys[i].Name); err != nil {
 		b.Error(err)
 	}
 }
