@@ -44,7 +44,7 @@ Start one on this machine with "sluice dev", then, in another terminal:
 		Version:       version(),
 	}
 	root.SetFlagErrorFunc(cli.UsageError)
-	root.AddCommand(newDev(), newServer(), newAudit(), newBackup(), newRestore())
+	root.AddCommand(newDev(), newServer(), newAudit(), newBackup(), newRestore(), newHSMWorker())
 	for _, c := range cli.Commands(version()) {
 		if c.Name() == "hsm" {
 			c.AddCommand(newHSMInit(), newHSMJoin())

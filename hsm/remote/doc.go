@@ -45,8 +45,7 @@
 //
 // # Limits
 //
-// A call that does not return within its limit is failed, and the process is
-// killed with all that it holds: nobody can know what a module that hangs
+// A call that does not return within its limit fails, and the process is killed with all that it holds: nobody can know what a module that hangs
 // still holds locked. All calls that run then fail as ClassTokenDown, as they
 // do when the process crashes, and so does everything after until the pool
 // has closed the token and opened another.

@@ -28,6 +28,9 @@ const (
 	// maxLogLine bounds a line of the process's standard error, in bytes; what
 	// is longer becomes several.
 	maxLogLine = 4 << 10
+	// maxLogBurst bounds the lines a second that are passed to the log: the
+	// trace of the goroutine that crashed is in the first dozens.
+	maxLogBurst = 50
 )
 
 // Why a process is not there any more.
@@ -101,6 +104,16 @@ func (p *process) kill(cause error) {
 	_ = p.cmd.Process.Kill() // fails when the process has ended
 }
 
+// lost tells whether the process has ended or is about to.
+func (p *process) lost() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return p.cause.Load() != nil
+	}
+}
+
 func (p *process) reason() error {
 	if cause := p.cause.Load(); cause != nil {
 		return *cause
@@ -140,10 +153,15 @@ func (p *process) endsWithin(d time.Duration) bool {
 }
 
 // lineLog passes what the process writes to its standard error to the log, a
-// record for each line.
+// record for each line. Of the flood that a crash writes it passes the
+// beginning, which tells where it was.
 type lineLog struct {
 	log  *slog.Logger
 	rest []byte // the beginning of a line
+
+	second  time.Time // when the current second began
+	passed  int       // lines in it
+	dropped int       // lines since the last that was passed
 }
 
 func (w *lineLog) Write(p []byte) (int, error) {
@@ -162,14 +180,33 @@ func (w *lineLog) Write(p []byte) (int, error) {
 	}
 }
 
-// flush passes on what came without the end of its line.
+// flush passes on what came without the end of its line, and tells of lines
+// that were left out.
 func (w *lineLog) flush() {
 	w.record(w.rest)
 	w.rest = nil
+	w.tellDropped()
 }
 
 func (w *lineLog) record(line []byte) {
-	if len(line) > 0 {
-		w.log.Warn("from the worker process", slog.String("line", string(line)))
+	if len(line) == 0 {
+		return
+	}
+	if now := time.Now(); now.Sub(w.second) >= time.Second {
+		w.tellDropped()
+		w.second, w.passed = now, 0
+	}
+	if w.passed >= maxLogBurst {
+		w.dropped++
+		return
+	}
+	w.passed++
+	w.log.Warn("from the worker process", slog.String("line", string(line)))
+}
+
+func (w *lineLog) tellDropped() {
+	if w.dropped > 0 {
+		w.log.Warn("more lines from the worker process were left out", slog.Int("lines", w.dropped))
+		w.dropped = 0
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluice-kms/sluice/hsm"
@@ -87,7 +88,9 @@ func TestACrashTakesTheProcessOnly(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Errorf("closing a session that ended with the process: %v", err)
 			}
-			wantClass(t, "Close", token.Close(), hsm.ClassTokenDown)
+			if err := token.Close(); err != nil {
+				t.Errorf("closing a token that ended with its process: %v", err)
+			}
 			gone(t, pid)
 			// Another takes its place.
 			if err := open(t, wildConfig(t)).Probe(); err != nil {
@@ -142,7 +145,7 @@ func TestClosingEndsTheProcess(t *testing.T) {
 			result := make(chan error, 1)
 			if running {
 				go func() { result <- s.Do(wild("hang")) }()
-				for token.busy.Load() == 0 {
+				for !token.busy() {
 					if _, err := token.NewSession(); err != nil {
 						t.Fatal(err)
 					}
@@ -321,6 +324,26 @@ func TestStandardErrorGoesToTheLog(t *testing.T) {
 			t.Errorf("line %d is %.200q", i, lines[i])
 		}
 	}
+}
+
+func TestAFloodOfLinesIsCutShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log memoryLog
+		w := &lineLog{log: slog.New(slog.NewTextHandler(&log, nil))}
+		for i := range 3 * maxLogBurst {
+			fmt.Fprintf(w, "line %d\n", i)
+		}
+		time.Sleep(time.Second)
+		fmt.Fprintln(w, "later")
+		w.flush()
+		text := log.String()
+		if n := strings.Count(text, "from the worker process\""); n != maxLogBurst+1 {
+			t.Errorf("%d lines were passed, want %d", n, maxLogBurst+1)
+		}
+		if !strings.Contains(text, fmt.Sprintf("lines=%d", 2*maxLogBurst)) || !strings.Contains(text, "line=later") {
+			t.Errorf("the log does not tell of what was left out, or of what came later:\n%s", text)
+		}
+	})
 }
 
 // The process ends with its parent however that ends, in the middle of a call

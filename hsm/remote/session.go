@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-kms/sluice/hsm"
@@ -15,13 +16,7 @@ var errSize = errors.New("the input is longer than a session takes")
 type caller struct {
 	*line
 	token *Token
-	limit *time.Timer // kills the process; stopped between calls
-}
-
-func newCaller(t *Token, l *line) *caller {
-	c := &caller{line: l, token: t, limit: time.AfterFunc(time.Hour, func() { t.process.kill(errOverdue) })}
-	c.limit.Stop()
-	return c
+	due   atomic.Int64 // when the call that runs is over its limit, on the token's clock; 0: none runs
 }
 
 // ask makes a request whose body of at most size bytes is appended by body,
@@ -37,20 +32,19 @@ func (c *caller) ask(k kind, size int, limit time.Duration, body func([]byte) []
 // exchange sends a request and returns the body of its answer. It fails with
 // the error that came as answer, or as ClassTokenDown when none came.
 func (c *caller) exchange(frame []byte, limit time.Duration) ([]byte, error) {
-	c.token.busy.Add(1)
-	c.limit.Reset(limit)
+	c.due.Store(int64(c.token.now() + limit))
 	err := c.send(frame)
 	var k kind
 	var body []byte
 	if err == nil {
 		k, body, err = c.receive()
 	}
-	c.limit.Stop()
-	c.token.busy.Add(-1)
+	c.due.Store(0)
 	switch {
 	case errors.Is(err, errFrame):
 		return nil, c.misbehaved()
 	case err != nil:
+		c.token.process.kill(errEnded) // or what is left of it
 		c.wipe()
 		return nil, c.token.process.failure()
 	case k == kindDone:

@@ -4,22 +4,25 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// Limits of calls. They are those of the pool (hsm.callLimit and so on), which
-// gives a call up at the same time.
+// Limits of calls. The pool gives a call up after 5 s, a slow one after 60: here
+// it fails a little sooner, so that the pool hears of it in time and does not
+// count a worker as lost that comes back in the same moment.
 const (
 	// DefaultCallLimit bounds every call but those of DefaultSlowLimit.
-	DefaultCallLimit = 5 * time.Second
+	DefaultCallLimit = 4500 * time.Millisecond
 	// DefaultSlowLimit bounds the opening of the token, key generation and
 	// import, and Enforces.
-	DefaultSlowLimit = 60 * time.Second
+	DefaultSlowLimit = 55 * time.Second
+	// watchInterval is how often overdue calls are looked for.
+	watchInterval = 100 * time.Millisecond
 )
 
 // Config says how to start a worker process and what it shall open.
@@ -46,7 +49,7 @@ type Token struct {
 	process              *process
 	info                 hsm.TokenInfo
 	callLimit, slowLimit time.Duration
-	busy                 atomic.Int32 // calls in the process
+	began                time.Time // when now was 0
 
 	// mu comes before no other lock. It is not held in calls.
 	mu     sync.Mutex
@@ -75,13 +78,14 @@ func Open(ctx context.Context, c Config) (*Token, error) {
 	if err != nil {
 		return nil, &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: err}
 	}
-	t := &Token{process: p, callLimit: c.CallLimit, slowLimit: c.SlowLimit}
+	t := &Token{process: p, callLimit: c.CallLimit, slowLimit: c.SlowLimit, began: time.Now()}
 	if t.callLimit == 0 {
 		t.callLimit = DefaultCallLimit
 	}
 	if t.slowLimit == 0 {
 		t.slowLimit = DefaultSlowLimit
 	}
+	go t.watch()
 	stop := context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })
 	defer stop()
 	if err := t.open(&opening{version: version, settings: c.Settings, pin: pin}); err != nil {
@@ -112,12 +116,47 @@ func (t *Token) open(o *opening) error {
 // Info describes the token as it was when it was opened.
 func (t *Token) Info() hsm.TokenInfo { return t.info }
 
+// now is the time on the token's clock.
+func (t *Token) now() time.Duration { return time.Since(t.began) }
+
+// watch kills the process when one of its calls is over its limit, and ends
+// with the process. It looks at the calls now and then, which costs them
+// nothing; a timer of their own would cost each as much as the way over the
+// socket.
+func (t *Token) watch() {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.process.ended:
+			return
+		case <-tick.C:
+			now := int64(t.now())
+			if t.any(func(due int64) bool { return due != 0 && due < now }) {
+				t.process.kill(errOverdue)
+			}
+		}
+	}
+}
+
+// busy tells whether a call runs.
+func (t *Token) busy() bool { return t.any(func(due int64) bool { return due != 0 }) }
+
+func (t *Token) any(is func(due int64) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.all, func(c *caller) bool { return is(c.due.Load()) })
+}
+
 // take returns a line that nobody uses, a new one when there is none.
 func (t *Token) take() (*caller, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: errClosed}
+	}
+	if t.process.lost() {
+		return nil, t.process.failure()
 	}
 	if n := len(t.idle); n > 0 {
 		c := t.idle[n-1]
@@ -132,7 +171,7 @@ func (t *Token) take() (*caller, error) {
 		l.file.Close()
 		return nil, t.process.failure()
 	}
-	c := newCaller(t, l)
+	c := &caller{line: l, token: t}
 	t.all = append(t.all, c)
 	return c, nil
 }
@@ -218,15 +257,19 @@ func (t *Token) Probe() error {
 // Close closes the token in the process, ends the process and waits for that:
 // the call limit and some seconds at most. A process in which a call still
 // runs is killed instead, since a module must not be closed under its calls.
+// With a process that has ended, however it did, the token is closed.
 func (t *Token) Close() error {
 	var err error
-	if t.busy.Load() == 0 {
+	if !t.busy() {
 		_, err = t.run(kindClose, t.callLimit, task{})
 	} else {
 		t.process.kill(errClosed)
 	}
-	if ended := t.release(); err == nil {
-		err = ended
+	if t.process.lost() {
+		err = nil
+	}
+	if stuck := t.release(); stuck != nil {
+		err = stuck
 	}
 	return err
 }

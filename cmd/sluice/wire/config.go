@@ -126,6 +126,10 @@ type TokenConfig struct {
 	Env map[string]string `koanf:"env"`
 	// InitArgs is the reserved string that NSS takes at initialisation.
 	InitArgs string `koanf:"init_args"`
+	// Process runs the library in a process of its own, so that its crash or
+	// hang takes down this node only. Default false: it costs time in every
+	// operation.
+	Process bool `koanf:"process"`
 }
 
 // JournalConfig says where and how the journal is written.

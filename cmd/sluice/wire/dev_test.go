@@ -10,6 +10,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 	"github.com/sluice-kms/sluice/keystore/postgres/pgtest"
 )
@@ -23,6 +24,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == wire.HSMWorkerCommand { // started by a service under test
+		if err := wire.ServeHSM(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	var err error
 	if sharedDir, err = os.MkdirTemp("", "sluice-wire-test-"); err != nil {
 		panic(err)

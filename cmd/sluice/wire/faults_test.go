@@ -42,7 +42,8 @@ const (
 	serviceTime = 2 * time.Millisecond
 )
 
-func newFaultyPool(t *testing.T, nodes int) *faultyPool {
+// newFaultyPool opens a service on nodes tokens, each configured as options say.
+func newFaultyPool(t *testing.T, nodes int, options ...func(*wire.TokenConfig)) *faultyPool {
 	t.Helper()
 	wiretest.Require(t)
 	dir := t.TempDir()
@@ -71,6 +72,9 @@ func newFaultyPool(t *testing.T, nodes int) *faultyPool {
 				t.Fatal(err)
 			}
 			token.Module, token.Slots = module.Path(), engines
+			for _, option := range options {
+				option(token)
+			}
 			p.slots += engines
 			p.modules = append(p.modules, module)
 		}

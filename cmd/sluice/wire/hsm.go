@@ -37,13 +37,7 @@ func openTokens(ctx context.Context, c HSMConfig, log *slog.Logger) ([]hsm.NodeC
 		}
 		for _, tc := range dc.Tokens {
 			node := hsm.NodeConfig{ID: kms.NodeID(tc.ID), Domain: domain, Slots: tc.Slots}
-			reopen := func(ctx context.Context) (hsm.Token, error) {
-				token, err := p11.Open(ctx, tc.open(domain))
-				if err != nil {
-					return nil, err // and no token, rather than one that is nil
-				}
-				return token, nil
-			}
+			reopen := func(ctx context.Context) (hsm.Token, error) { return openToken(ctx, tc, domain, log) }
 			node.Token, err = reopen(ctx)
 			if err != nil {
 				failed = errors.Join(failed, fmt.Errorf("token %s: %w", tc.ID, err))

@@ -356,6 +356,9 @@ static const char *start(void)
 		sm_install(&behind, real);
 	front = behind;
 	seen_reset = atomic_load(&control->reset);
+	/* A process that was killed in its calls holds no engine any more. */
+	atomic_store(&control->working, 0);
+	atomic_store(&control->waiting, 0);
 	front.place[PLACE_C_GetFunctionList] = (any_function)&front_get_function_list;
 #define X(name, arity, works) front.place[PLACE_##name] = (any_function)&front_##name;
 	FUNCTIONS(X)
