@@ -157,12 +157,15 @@ func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 // asNew tells whether a scope is what a new one would be.
 func (e *Engine) asNew(sc *scope, now instant) bool {
 	t := sc.owner
-	if sc.held > 0 || sc.rampZero != longAgo && sc.step(now.ns) < rampSteps {
+	if sc.held > 0 || sc.lease != nil && sc.lease.listed || sc.rampZero != longAgo && sc.step(now.ns) < rampSteps {
 		return false
 	}
 	if sc.kind != tenantScope {
 		e.fill(sc, now.ns)
 		sc.day.turn(t.elastic.day)
+	}
+	if sc.lease != nil { // what it had was given back
+		return true
 	}
 	return sc.day.used == 0 &&
 		sc.credits.full(sc.rate(rampSteps)) && sc.requests.full(sc.limits.requests) && sc.credits.promised <= now.ns

@@ -11,12 +11,16 @@ import (
 
 // Engine decides what tenants may use and keeps count of it. It implements
 // kms.Quota. All methods are safe for concurrent use.
+//
+// Alone it decides exactly. With a Backing it decides from what it was lent,
+// still without asking anybody on a request's way.
 type Engine struct {
 	policies *Policies
 	clock    func() time.Time
 	start    time.Time
 	load     *loadClock
 	notify   func(Event)
+	shared   *exchange // nil: alone
 	shards   [engineShards]engineShard
 }
 
@@ -33,11 +37,19 @@ type Options struct {
 	// Notify is told what a tenant has come to. It must not block and is
 	// called with no lock held. nil: nobody is.
 	Notify func(Event)
+	// Backing shares limits with other nodes, and Run must run. nil: there are
+	// no others.
+	Backing Backing
+	// Node names this process to the Backing; unique among the nodes.
+	Node string
 }
 
 // NewEngine makes an Engine that knows of no use yet.
 func NewEngine(o Options) *Engine {
 	e := &Engine{policies: o.Policies, clock: o.Clock, start: o.Clock(), load: newLoadClock(), notify: o.Notify}
+	if o.Backing != nil {
+		e.shared = newExchange(e, o.Backing, o.Node)
+	}
 	for i := range e.shards {
 		s := &e.shards[i]
 		s.tenants = make(map[uuid.UUID]*tenant)
@@ -56,6 +68,7 @@ type engineShard struct {
 	keys        map[uuid.UUID]*keyState
 	holds       map[uuid.UUID]*hold // open reservations by request id
 	free        []*hold             // to be used again
+	active      []*tenant           // with leases to claim
 	latest      int64               // ns since the engine's start, as last read
 
 	_ [40]byte // keeps two locks off one 64-byte cache line

@@ -84,8 +84,11 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 	e.advance(t, h.now)
 	h.day = t.elastic.day
 	h.parts = append(h.parts, part{scope: &t.scope})
+	if e.shared != nil {
+		e.shared.touch(s, &t.scope)
+	}
 	if len(t.limits.projects) > 0 {
-		e.findProjects(h, r.Principal.Project)
+		e.findProjects(s, h, r.Principal.Project)
 	}
 	if id := r.Principal.Credential; id != (uuid.UUID{}) {
 		limits := t.limits.credentials[id]
@@ -99,7 +102,7 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 			s.credentials[id] = sc
 			t.scopes++
 		}
-		e.use(h, sc, limits)
+		e.use(s, h, sc, limits)
 	}
 	if id := r.Key; id != (uuid.UUID{}) {
 		limits := t.limits.keys[id]
@@ -113,14 +116,14 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 			s.keys[id] = key
 			t.scopes++
 		}
-		e.use(h, &key.scope, limits)
+		e.use(s, h, &key.scope, limits)
 		h.key = key
 	}
 }
 
 // findProjects finds those of the project's path, from the outermost inwards,
 // that have limits.
-func (e *Engine) findProjects(h *hold, path string) {
+func (e *Engine) findProjects(s *engineShard, h *hold, path string) {
 	t := h.tenant
 	for end := 0; end < len(path); {
 		if next := strings.IndexByte(path[end+1:], '/'); next >= 0 {
@@ -141,15 +144,19 @@ func (e *Engine) findProjects(h *hold, path string) {
 			}
 			t.projects[sc.name] = sc
 		}
-		e.use(h, sc, limits)
+		e.use(s, h, sc, limits)
 	}
 }
 
 // use brings a scope inside the tenant to now and makes it a part of the hold.
-func (e *Engine) use(h *hold, sc *scope, limits *scopeLimits) {
+func (e *Engine) use(s *engineShard, h *hold, sc *scope, limits *scopeLimits) {
 	if sc.limits != limits {
 		e.fill(sc, max(h.tenant.since, sc.filled))
 		sc.fit(limits, max(h.tenant.since, sc.filled))
+	}
+	if sc.lease != nil {
+		e.shared.touch(s, sc)
+		sc.lease.day.turnTo(dayNumber(h.tenant.elastic.day), sc.limits.day)
 	}
 	e.fill(sc, h.now.ns)
 	sc.day.turn(h.tenant.elastic.day)
@@ -162,6 +169,9 @@ func (e *Engine) commit(h *hold) events {
 	for i := range h.parts {
 		p := &h.parts[i]
 		sc := p.scope
+		if sc.lease != nil {
+			e.lendShort(sc, cost)
+		}
 		if p.credits = sc.limits.credits.perSecond > 0; p.credits {
 			if borrowed := sc.credits.take(cost); sc.kind == tenantScope {
 				h.borrowed = borrowed
@@ -177,7 +187,11 @@ func (e *Engine) commit(h *hold) events {
 		sc.inFlight++
 		sc.held++
 	}
-	h.takeTotals(cost)
+	if t.lease != nil {
+		h.takeLeased(cost)
+	} else {
+		h.takeTotals(cost)
+	}
 	if h.creates != Nothing && t.stored[h.creates] >= 0 {
 		t.stored[h.creates]++
 	}

@@ -104,7 +104,11 @@ func (e *Engine) peek(f *refusal, h *hold, r *Request) bool {
 	for i := range h.parts {
 		e.peekScope(f, h, h.parts[i].scope)
 	}
-	h.peekTotals(f)
+	if h.tenant.lease != nil {
+		e.peekLeasedTotals(f, h)
+	} else {
+		h.peekTotals(f)
+	}
 	h.peekStored(f, r)
 	if h.key != nil {
 		h.peekBreakers(f)
@@ -126,6 +130,10 @@ func (e *Engine) peek(f *refusal, h *hold, r *Request) bool {
 // peekScope asks the gates that every scope has.
 func (e *Engine) peekScope(f *refusal, h *hold, sc *scope) {
 	cost, now := int64(h.reservation.Cost), h.now.ns
+	if sc.lease != nil {
+		e.peekLeased(f, h, sc)
+		return
+	}
 	if l := sc.limits.credits; l.perSecond > 0 {
 		e.peekCredits(f, h, sc, cost)
 	}

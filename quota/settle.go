@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -60,7 +61,11 @@ func (e *Engine) end(h *hold, outcome Outcome) {
 	t.charged += charged
 	t.reserved -= cost
 	t.open--
-	h.giveBackTotals(cost-charged, ran)
+	if t.lease != nil {
+		h.giveBackLeased(cost-charged, ran)
+	} else {
+		h.giveBackTotals(cost-charged, ran)
+	}
 	e.giveBackRates(h, cost-charged, ran)
 	h.stopRunning()
 	for i := range h.parts {
@@ -132,12 +137,15 @@ func (e *Engine) giveBackRates(h *hold, back int64, ran bool) {
 		sc := p.scope
 		e.fill(sc, h.now.ns)
 		if p.requests && !ran {
-			sc.requests.giveBack(micro, 0, sc.limits.requests.burst)
+			sc.requests.giveBack(micro, 0, max(sc.limits.requests.burst, sc.requests.level))
 		}
 		if !p.credits {
 			continue
 		}
 		burst := sc.rate(sc.step(h.now.ns)).burst
+		if sc.lease != nil {
+			burst = math.MaxInt64 // what is too much is given back to the store
+		}
 		if sc.kind != tenantScope {
 			sc.credits.giveBack(tokens, 0, burst)
 			continue

@@ -39,6 +39,7 @@ type Snapshot struct {
 	retryJitter       int64 // thousandths
 	soft              int64 // thousandths
 	safe, leaveSafe   int64 // thousandths of the slots
+	leases            leaseRules
 }
 
 // tierSet are the limits of one tenant under each tier: its own document may
@@ -105,6 +106,7 @@ func NewSnapshot(version uint64, p *Policy) *Snapshot {
 		soft:         p.Totals.SoftPercent * 10,
 		safe:         p.Gate.SafePercent * 10,
 		leaveSafe:    (p.Gate.SafePercent - p.Gate.HysteresisPercent) * 10,
+		leases:       p.Leases.inUnits(),
 	}
 	for i, tier := range kms.Tiers() {
 		s.tiers[i] = p.limits(i, p.Tiers[tier], &TenantPolicy{})
@@ -190,6 +192,11 @@ func (b BreakerRules) inUnits() breakerRules {
 		calls: b.MinCalls, bad: b.MinBad, share: b.BadPercent * 10, window: b.WindowSeconds * second,
 		open: b.OpenSeconds * second, maxOpen: b.MaxOpenSeconds * second, probe: b.ProbeMs * int64(time.Millisecond),
 	}
+}
+
+func (l LeaseRules) inUnits() leaseRules {
+	const ms = int64(time.Millisecond)
+	return leaseRules{tick: l.TickMs * ms, period: l.PeriodMs * ms, slots: l.SlotsTTLMs * ms, down: l.DownMs * ms}
 }
 
 // Policies holds the current snapshot. All methods are safe for concurrent use.

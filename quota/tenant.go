@@ -32,9 +32,10 @@ type scope struct {
 	credits, requests bucket
 	filled            int64 // ns to which credits are filled; a tenant's fill by another time
 	day               total
-	inFlight          int64 // requests that count against concurrency
-	held              int64 // open reservations that name the scope
-	rampZero          int64 // ns when it was made; far back: no ramp
+	lease             *scopeLease // nil: no other node has a part
+	inFlight          int64       // requests that count against concurrency
+	held              int64       // open reservations that name the scope
+	rampZero          int64       // ns when it was made; far back: no ramp
 	kind              scopeKind
 }
 
@@ -78,6 +79,7 @@ type tenant struct {
 	bandwidth total
 	refunds   bucket // what failed work may give back
 	since     int64  // ns from which limits hold
+	share     *tenantShare
 	packs     []pack
 	projects  map[string]*scope
 	stored    [objectKinds]int64 // -1: not known
@@ -112,11 +114,11 @@ func (e *Engine) tenantOf(s *engineShard, h *hold, r *Request) *tenant {
 		t.calendar = newCalendar(t.limits.zone, t.id)
 		t.elastic.day = t.calendar.day(h.now.wall)
 		t.elastic.pool = t.limits.days.pool
-		t.beginDay()
 		for i := range t.stored {
 			t.stored[i] = -1
 		}
 		e.begin(t, &t.scope, h.now.ns)
+		t.beginDay()
 		t.refunds = newBucket(t.refundRate().burst, h.now.ns)
 		t.fitPacks()
 		s.tenants[t.id] = t
@@ -148,15 +150,22 @@ func (t *tenant) rampSince(made time.Time, now instant) int64 {
 // begin fills a new scope's buckets: on a ramp, as far as that is.
 func (e *Engine) begin(t *tenant, sc *scope, now int64) {
 	level := sc.limits.credits.burst
+	if e.shared != nil && e.shared.leased(sc) {
+		sc.lease = newScopeLease(sc)
+		level = 0
+	}
 	if sc.rampZero != longAgo {
 		level, _ = mulDiv(level, t.limits.ramp, permille)
 	}
 	sc.credits = newBucket(level, now)
-	if sc.kind == tenantScope {
+	if sc.kind == tenantScope && sc.lease == nil {
 		sc.credits.last = e.loadTime(t, now)
 	}
 	sc.filled = now
 	sc.requests = newBucket(sc.limits.requests.burst, now)
+	if sc.lease != nil {
+		sc.requests.level = 0
+	}
 }
 
 // ramped returns the part of its rate that a scope has in a step of its ramp,
@@ -173,7 +182,7 @@ func (sc *scope) step(now int64) int64 {
 	if sc.rampZero == longAgo {
 		return rampSteps
 	}
-	return min((now-sc.rampZero)/sc.owner.snapshot.rampStep, rampSteps)
+	return max(min((now-sc.rampZero)/sc.owner.snapshot.rampStep, rampSteps), 0)
 }
 
 // rate returns how the scope's bucket fills in a step of its ramp.
@@ -192,6 +201,10 @@ func (sc *scope) rate(step int64) rate {
 // fill refills the scope's buckets up to a moment. The steps of a ramp are
 // taken one by one, so that it does not matter how often a scope is looked at.
 func (e *Engine) fill(sc *scope, now int64) {
+	if sc.lease != nil {
+		e.fillLeased(sc, now)
+		return
+	}
 	for sc.filled < now {
 		step, to := sc.step(sc.filled), now
 		if step < rampSteps {
@@ -228,8 +241,12 @@ func (e *Engine) turnDay(t *tenant, now instant) {
 	ended := now.ns - int64(now.wall.Sub(t.dayEnds))
 	e.fill(&t.scope, min(max(ended, t.filled), now.ns))
 	day := t.calendar.day(now.wall)
-	t.elastic.turn(day, daysBetween(t.elastic.day, day), t.limits.days)
-	t.lost += t.credits.resize(t.rate(t.step(now.ns)).burst)
+	if t.lease != nil {
+		t.elastic.day, t.elastic.used = day, 0 // the store turns the pool
+	} else {
+		t.elastic.turn(day, daysBetween(t.elastic.day, day), t.limits.days)
+		t.lost += t.credits.resize(t.rate(t.step(now.ns)).burst)
+	}
 	t.beginDay()
 }
 
@@ -239,6 +256,9 @@ func (t *tenant) beginDay() {
 	t.month.turn(month(t.elastic.day))
 	t.bandwidth.turn(t.elastic.day)
 	t.day.turn(t.elastic.day)
+	if t.lease != nil {
+		t.turnLeases()
+	}
 }
 
 // adopt makes new limits those of the tenant, from the moment on at which they
@@ -251,7 +271,7 @@ func (e *Engine) adopt(t *tenant, snapshot *Snapshot, tier int, now instant) {
 	e.fill(&t.scope, since)
 	old := t.limits
 	t.snapshot, t.limits, t.since = snapshot, snapshot.limits(t.id, tier), since
-	if old.tier != tier {
+	if old.tier != tier && t.lease == nil {
 		t.credits.last = e.loadTime(t, since) // of the other tier's clock
 	}
 	t.elastic.adopt(old.days, t.limits.days)
@@ -272,6 +292,9 @@ func (e *Engine) adopt(t *tenant, snapshot *Snapshot, tier int, now instant) {
 func (sc *scope) fit(limits *scopeLimits, now int64) (lost int64) {
 	old := sc.limits
 	sc.limits = limits
+	if sc.lease != nil {
+		return 0 // the store knows what there is
+	}
 	if old.credits.perSecond == 0 {
 		sc.credits = newBucket(limits.credits.burst, now)
 	}
