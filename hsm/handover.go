@@ -59,7 +59,8 @@ func (d *Device) handOver(s *seat, n *node, stop <-chan struct{}) {
 }
 
 // warm loads on a node that joins what others have loaded and is at home on
-// it, so that its first requests find their keys.
+// it, so that its first requests find their keys. Of the loads that a module may
+// do in one opening it leaves half.
 func (d *Device) warm(s *seat, n *node, stop <-chan struct{}) {
 	if s.wanted() != kms.NodeActive {
 		return
@@ -71,7 +72,7 @@ func (d *Device) warm(s *seat, n *node, stop <-chan struct{}) {
 			continue
 		}
 		for _, from := range other.cache.sources() {
-			if stopped(stop) || n.down.Load() || d.clock().After(end) {
+			if stopped(stop) || n.down.Load() || d.clock().After(end) || s.config.MaxLoads > 0 && n.loads.Load() >= s.config.MaxLoads/2 {
 				return
 			}
 			if n.offers(from.key.Spec.Info().Family) && d.homeWith(s, from.key.ID) {
