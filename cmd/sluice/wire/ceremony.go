@@ -43,6 +43,8 @@ func InitDomain(ctx context.Context, path string, confirm func(token, fingerprin
 
 // JoinDomain gives the roots of the domain that a ceremony file describes to
 // the member tokens in it that do not hold them yet, from its backup tokens.
+// Where the members can hold more than the domain has self-test keys for, as
+// with a profile, the keys are added to its description.
 func JoinDomain(ctx context.Context, path string, confirm func(token, fingerprint string) error, progress func(string)) error {
 	c, err := readCeremony(path)
 	if err != nil {
@@ -52,8 +54,11 @@ func JoinDomain(ctx context.Context, path string, confirm func(token, fingerprin
 	if err != nil {
 		return err
 	}
-	_, err = p11.Ceremony(ctx, c.config(domain, confirm, progress))
-	return err
+	joined, err := p11.Ceremony(ctx, c.config(domain, confirm, progress))
+	if err != nil || joined == domain {
+		return err
+	}
+	return WriteDomain(c.File, joined)
 }
 
 func (c *Ceremony) config(domain *hsm.Domain, confirm func(token, fingerprint string) error, progress func(string)) p11.CeremonyConfig {
@@ -93,6 +98,9 @@ func (c *Ceremony) validate() error {
 			if !filepath.IsAbs(t.Module) || t.Label == "" && t.Serial == "" || t.PINFile == "" || t.SOPINFile == "" {
 				errs = append(errs, fmt.Errorf("%s[%d]: needs module (an absolute path), label or serial, pin_file and so_pin_file", kind, i))
 			}
+			if err := t.checkProfile(); err != nil {
+				errs = append(errs, fmt.Errorf("%s[%d].profile: %w", kind, i, err))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -103,7 +111,7 @@ func (c *Ceremony) tokens(list []TokenConfig) []p11.CeremonyToken {
 	for _, t := range list {
 		tokens = append(tokens, p11.CeremonyToken{
 			Module: t.Module, Env: t.Env, InitArgs: t.InitArgs, TokenLabel: t.Label, TokenSerial: t.Serial,
-			UserPIN: pinFrom(t.PINFile), SOPIN: pinFrom(t.SOPINFile),
+			UserPIN: pinFrom(t.PINFile), SOPIN: pinFrom(t.SOPINFile), Profile: t.profile(),
 		})
 	}
 	return tokens

@@ -81,6 +81,7 @@ func TestMistakeInTheConfigurationIsRefusedByName(t *testing.T) {
 		{"neither label nor serial", `serial: "01", `, "", "label or serial"},
 		{"no PIN file", "label: two, pin_file: /etc/pin", "label: two", "pin_file"},
 		{"no slots", "slots: 16", "slots: -1", "slots"},
+		{"an unknown profile", "slots: 16", "slots: 16, profile: nobody", "tokens[0].profile"},
 		{"not a network", "10.0.0.0/8", "ten", "trusted_proxies"},
 		{"plaintext beyond loopback", "node: api-1", "node: api-1\nlisten: 0.0.0.0:8440", "listen"},
 		{"operations beyond loopback", "node: api-1", "node: api-1\nops_listen: 0.0.0.0:8441", "ops_listen"},
