@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,13 @@ type TokenConfig struct {
 	// name of one that is built in, or the absolute path of a file. Default
 	// none: such keys are SEALED.
 	Profile string `koanf:"profile"`
+	// Role is what the node is for, while no operator has given it another
+	// mode: "active", "standby" (it takes what active nodes of its domain
+	// cannot) or "cold" (it stays closed). Default "active".
+	Role string `koanf:"role"`
+	// MaxLoads is how many keys the library may load until the token is opened
+	// anew, for one that leaks: 1000 at least. Default 0: no bound.
+	MaxLoads uint64 `koanf:"max_loads"`
 	// Process runs the library in a process of its own, so that its crash or
 	// hang takes down this node only. Default false: it costs time in every
 	// operation.
@@ -275,6 +283,9 @@ func (c *Config) Validate() error {
 			check(t.Slots > 0 && t.Slots <= 1024, "%s.slots: must be 1 to 1024", at)
 			err := t.checkProfile()
 			check(err == nil, "%s.profile: %v", at, err)
+			check(slices.Contains([]kms.NodeMode{"", kms.NodeActive, kms.NodeStandby, kms.NodeCold}, kms.NodeMode(t.Role)),
+				"%s.role: must be active, standby or cold", at)
+			check(t.MaxLoads == 0 || t.MaxLoads >= 1000, "%s.max_loads: must be 0 for no bound, or at least 1000", at)
 		}
 	}
 	return errors.Join(errs...)

@@ -23,9 +23,9 @@ func openEngine(log *slog.Logger) (hsm.Token, error) {
 	return soft.Open()
 }
 
-// openTokens opens every token of every domain. A token that cannot be opened
-// is left out with an alarm, so that the others serve; the pool tries it
-// again, unless its PIN was wrong.
+// openTokens opens every token of every domain but the cold ones. A token that
+// cannot be opened is left out by the pool with an alarm, so that the others
+// serve, and tried again, unless its PIN was wrong.
 func openTokens(ctx context.Context, c HSMConfig, log *slog.Logger) ([]hsm.NodeConfig, error) {
 	var nodes []hsm.NodeConfig
 	var failed error
@@ -36,17 +36,16 @@ func openTokens(ctx context.Context, c HSMConfig, log *slog.Logger) ([]hsm.NodeC
 			return nil, err
 		}
 		for _, tc := range dc.Tokens {
-			node := hsm.NodeConfig{ID: kms.NodeID(tc.ID), Domain: domain, Slots: tc.Slots}
+			node := hsm.NodeConfig{ID: kms.NodeID(tc.ID), Domain: domain, Slots: tc.Slots,
+				Mode: kms.NodeMode(tc.Role), MaxLoads: tc.MaxLoads}
 			reopen := func(ctx context.Context) (hsm.Token, error) { return openToken(ctx, tc, domain, log) }
-			node.Token, err = reopen(ctx)
-			if err != nil {
-				failed = errors.Join(failed, fmt.Errorf("token %s: %w", tc.ID, err))
-				log.Error("token cannot be opened", slog.String("node", tc.ID), slog.Any("error", err))
-			} else {
-				opened++
-			}
-			if hsm.ClassOf(err) != hsm.ClassPIN || err == nil {
-				node.Reopen = reopen
+			node.Reopen = reopen
+			if node.Mode != kms.NodeCold {
+				if node.Token, node.OpenError = reopen(ctx); node.OpenError != nil {
+					failed = errors.Join(failed, fmt.Errorf("token %s: %w", tc.ID, node.OpenError))
+				} else {
+					opened++
+				}
 			}
 			nodes = append(nodes, node)
 		}
