@@ -199,6 +199,18 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 			t.Fatal(err)
 		}
 		return &bystander{where: "id = " + id(a.ID.String()), use: asks(v.Operator, http.MethodGet, "/v1/approvals/"+a.ID.String(), nil)}
+	case "node_settings":
+		// Of a node that is not in the pool, whose tokens are needed.
+		node := kms.NodeID(name)
+		if _, err := v.App.Store.SetNodeMode(t.Context(), node, 0, kms.NodeDrained); err != nil {
+			t.Fatal(err)
+		}
+		return &bystander{where: "node = '" + name + "'", use: func(t *testing.T, s *wiretest.Service) int {
+			if _, err := s.App.Store.NodeSetting(t.Context(), node); err != nil {
+				return http.StatusInternalServerError
+			}
+			return http.StatusOK
+		}}
 	case "idempotency":
 		return &bystander{where: "claim = " + v.raw.bytes(name),
 			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}
