@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,34 +13,62 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// Every input of a call crosses: a field that hsm.Call gets in future fails
-// this until it does too.
-func TestEveryInputOfACallCrosses(t *testing.T) {
+// setField gives a field of a struct a value that is not zero and differs from
+// the other fields'.
+func setField(t *testing.T, v reflect.Value, i int) {
+	t.Helper()
+	switch f := v.Field(i); f.Kind() {
+	case reflect.Uint8, reflect.Uint64:
+		f.SetUint(uint64(i + 1))
+	case reflect.Int:
+		f.SetInt(int64(i + 1))
+	case reflect.Bool:
+		f.SetBool(true)
+	case reflect.String:
+		f.SetString(fmt.Sprint("text ", i))
+	case reflect.Slice:
+		if f.Type().Elem().Kind() == reflect.Uint8 {
+			f.SetBytes([]byte{byte(i), 1, 2})
+			return
+		}
+		f.Set(reflect.MakeSlice(f.Type(), 2, 2))
+		f.Index(1).SetString("text")
+	default:
+		t.Fatalf("the test cannot set %s", v.Type().Field(i).Name)
+	}
+}
+
+// Every field crosses: one that a struct of the driver's interface gets in
+// future fails this until it does too.
+func TestEveryFieldCrosses(t *testing.T) {
+	check := func(in, out any, err error, name string) {
+		t.Helper()
+		if err != nil || !reflect.DeepEqual(in, out) {
+			t.Errorf("%T.%s does not cross: %+v, %v", in, name, out, err)
+		}
+	}
 	outputs := map[string]bool{"Output": true, "Secret": true, "Valid": true}
-	call := reflect.TypeFor[hsm.Call]()
-	for i := range call.NumField() {
-		name := call.Field(i).Name
+	for i := range reflect.TypeFor[hsm.Call]().NumField() {
+		name := reflect.TypeFor[hsm.Call]().Field(i).Name
 		if outputs[name] {
 			continue
 		}
 		var in, out hsm.Call
-		switch f := reflect.ValueOf(&in).Elem().Field(i); f.Kind() {
-		case reflect.Uint8, reflect.Uint64:
-			f.SetUint(uint64(i + 1))
-		case reflect.Int:
-			f.SetInt(int64(i + 1))
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.String:
-			f.SetString("text")
-		case reflect.Slice:
-			f.SetBytes([]byte{byte(i), 1, 2})
-		default:
-			t.Fatalf("the test cannot set %s", name)
-		}
-		if err := parseCall(&out, appendCall(nil, &in)); err != nil || !reflect.DeepEqual(in, out) {
-			t.Errorf("%s does not cross: %+v, %v", name, out, err)
-		}
+		setField(t, reflect.ValueOf(&in).Elem(), i)
+		err := parseCall(&out, appendCall(nil, &in))
+		check(in, out, err, name)
+	}
+	for i := range reflect.TypeFor[hsm.TokenInfo]().NumField() {
+		var in hsm.TokenInfo
+		setField(t, reflect.ValueOf(&in).Elem(), i)
+		out, err := parseInfo(appendInfo(nil, &in))
+		check(in, out, err, reflect.TypeFor[hsm.TokenInfo]().Field(i).Name)
+	}
+	for i := range reflect.TypeFor[hsm.Generated]().NumField() {
+		var in, out result
+		setField(t, reflect.ValueOf(&in.key).Elem(), i)
+		err := out.parse(in.append(nil))
+		check(in, out, err, reflect.TypeFor[hsm.Generated]().Field(i).Name)
 	}
 }
 

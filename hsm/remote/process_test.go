@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
@@ -155,6 +158,9 @@ func TestClosingEndsTheProcess(t *testing.T) {
 				t.Errorf("Close: %v", err)
 			}
 			gone(t, pid)
+			if state := token.process.cmd.ProcessState; state.Success() == running {
+				t.Errorf("the process: %v", state)
+			}
 			if running {
 				wantClass(t, "the call", <-result, hsm.ClassTokenDown)
 			}
@@ -378,11 +384,46 @@ func TestAnOrphanDoesNotLive(t *testing.T) {
 	if worker.endsWithin(0) {
 		t.Fatal("the process has ended before its parent")
 	}
+	// Stopped, it cannot see that its socket closes: the kernel must end it.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if !worker.endsWithin(patience) {
 		t.Error("the process outlives its parent")
+	}
+}
+
+// The kernel kills the process when the thread that started it ends, so that
+// must not be one of those that end.
+func TestTheProcessOutlivesTheThreadThatOpenedIt(t *testing.T) {
+	c := wildConfig(t)
+	var token *Token
+	var err error
+	thread := make(chan int)
+	go func() {
+		runtime.LockOSThread() // without the counterpart the thread ends with the goroutine
+		token, err = Open(t.Context(), c)
+		thread <- unix.Gettid()
+	}()
+	path := fmt.Sprintf("/proc/self/task/%d", <-thread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer token.Close()
+	for {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		runtime.Gosched()
+	}
+	if watch(t, token.pid()).endsWithin(100 * time.Millisecond) {
+		t.Error("the process has ended with the thread")
+	}
+	if err := token.Probe(); err != nil {
+		t.Error(err)
 	}
 }
 
