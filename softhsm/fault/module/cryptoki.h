@@ -40,6 +40,14 @@ typedef struct {
 	CK_ULONG aad_length, tag_bits;
 } CK_GCM_PARAMS;
 
+/* The same as the text of v2.40 has it. */
+typedef struct {
+	CK_BYTE *iv;
+	CK_ULONG iv_length;
+	CK_BYTE *aad;
+	CK_ULONG aad_length, tag_bits;
+} CK_GCM_PARAMS_TEXT;
+
 typedef struct {
 	CK_ULONG kdf, shared_length;
 	CK_BYTE *shared;

@@ -12,6 +12,10 @@
  * CKM_SM2_RAW lays out a ciphertext, so it is that of ECCCipher (GM/T 0018):
  * x ‖ y ‖ C3 ‖ C2.
  *
+ * Beyond these documents the module takes what some vendors want: the user id
+ * as the parameter of CKM_SM3_SM2_APPID1 and _DER, which have the default one
+ * without, and the parameter of GCM in either of its forms.
+ *
  * # The keys
  *
  * They are session objects with handles of their own, far above those of the
@@ -50,7 +54,7 @@
 #define CKM_SM2_KEY_PAIR_GEN 0x80008001UL
 #define CKM_SM3_SM2 0x80008100UL /* message, r ‖ s, without ZA */
 #define CKM_SM3_SM2_DER 0x80008101UL
-#define CKM_SM3_SM2_APPID1 0x80008102UL /* with ZA of the id 1234567812345678 */
+#define CKM_SM3_SM2_APPID1 0x80008102UL /* with ZA, of the id 1234567812345678 or the parameter */
 #define CKM_SM3_SM2_APPID1_DER 0x80008103UL
 #define CKM_SM2_SIGN 0x80008104UL /* digest, DER */
 #define CKM_SM2_SIGN_NO_DER 0x80008105UL

@@ -173,20 +173,16 @@ static int curve_constants(work *w, byte constants[4 * SM2_SIZE])
 	return 1;
 }
 
-int sm2_digest(const byte point[SM2_POINT], const char *id, const byte *message, size_t length,
+int sm2_digest(const byte point[SM2_POINT], const byte *id, size_t id_length, const byte *message, size_t length,
 	byte e[SM3_SIZE])
 {
 	byte constants[4 * SM2_SIZE], za[SM3_SIZE], bits[2];
-	size_t id_length;
 	work w;
 
-	if (id == NULL)
-		return sm3_hash(message, length, e);
-	id_length = strlen(id);
 	bits[0] = (byte)(id_length * 8 >> 8);
 	bits[1] = (byte)(id_length * 8);
 	return end(&w, begin(&w) && curve_constants(&w, constants)) &&
-		hash_parts((part[]){ { bits, 2 }, { (const byte *)id, id_length },
+		hash_parts((part[]){ { bits, 2 }, { id, id_length },
 			{ constants, sizeof constants }, { point + 1, 2 * SM2_SIZE }, { NULL, 0 } }, za) &&
 		hash_parts((part[]){ { za, SM3_SIZE }, { message, length }, { NULL, 0 } }, e);
 }

@@ -34,8 +34,8 @@ int sm2_multiply(const byte scalar[SM2_SIZE], const byte point[SM2_POINT], byte 
 /* GB/T 32918.2, 6.1 on the digest e: r ‖ s. */
 int sm2_sign(const byte scalar[SM2_SIZE], const byte e[SM3_SIZE], byte rs[2 * SM2_SIZE]);
 
-/* e = SM3(ZA ‖ message) (GB/T 32918.2, 5.5 and 6.1); without an id SM3(message). */
-int sm2_digest(const byte point[SM2_POINT], const char *id, const byte *message, size_t length,
+/* e = SM3(ZA ‖ message) (GB/T 32918.2, 5.5 and 6.1), for an id of at most 8191 bytes. */
+int sm2_digest(const byte point[SM2_POINT], const byte *id, size_t id_length, const byte *message, size_t length,
 	byte e[SM3_SIZE]);
 
 /* GB/T 32918.4, 6.1 and 7.1; c2 has the length of the plaintext. */

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char default_id[] = "1234567812345678"; /* GM/T 0009, 10 */
+static const byte default_id[16] = "1234567812345678"; /* GM/T 0009, 10 */
+enum { MAX_ID = 8191 }; /* its length in bits is two bytes, GB/T 32918.2, 5.5 */
 
 /* Sizes are bits for SM2 and bytes otherwise, as for EC and AES. */
 const sm_mechanism sm_mechanisms[SM_MECHANISMS] = {
@@ -43,8 +44,8 @@ typedef struct {
 	sm_key key;
 	byte iv[256];
 	CK_ULONG iv_length;
-	byte *aad; /* of its own */
-	CK_ULONG aad_length;
+	byte *octets; /* of its own: additional data, or a user id */
+	CK_ULONG octets_length;
 } operation;
 
 typedef struct noted {
@@ -68,9 +69,9 @@ static noted **find_locked(CK_ULONG session)
 
 static void drop(operation *op)
 {
-	if (op->aad != NULL)
-		OPENSSL_cleanse(op->aad, op->aad_length);
-	free(op->aad);
+	if (op->octets != NULL)
+		OPENSSL_cleanse(op->octets, op->octets_length);
+	free(op->octets);
 	OPENSSL_cleanse(op, sizeof *op);
 }
 
@@ -107,21 +108,49 @@ void sm_forget_all(void)
 	pthread_mutex_unlock(&lock);
 }
 
+static CK_RV keep_octets(operation *op, const byte *octets, CK_ULONG length)
+{
+	op->octets = malloc(length + 1);
+	if (op->octets == NULL)
+		return CKR_HOST_MEMORY;
+	if (length > 0)
+		memcpy(op->octets, octets, length);
+	op->octets_length = length;
+	return CKR_OK;
+}
+
+/* Either form of the parameter; vendors have both. */
 static CK_RV read_gcm(operation *op, const CK_MECHANISM *m)
 {
-	const CK_GCM_PARAMS *p = m->parameter;
+	CK_GCM_PARAMS p;
 
-	if (m->length != sizeof *p || p == NULL || p->iv_length == 0 || p->iv_length > sizeof op->iv ||
-		p->tag_bits != 8 * TAG_SIZE || (p->aad_length > 0 && p->aad == NULL))
+	if (m->parameter == NULL) {
 		return CKR_MECHANISM_PARAM_INVALID;
-	memcpy(op->iv, p->iv, p->iv_length);
-	op->iv_length = p->iv_length;
-	op->aad = malloc(p->aad_length + 1);
-	if (op->aad == NULL)
-		return CKR_HOST_MEMORY;
-	memcpy(op->aad, p->aad, p->aad_length);
-	op->aad_length = p->aad_length;
-	return CKR_OK;
+	} else if (m->length == sizeof(CK_GCM_PARAMS_TEXT)) {
+		const CK_GCM_PARAMS_TEXT *text = m->parameter;
+
+		p = (CK_GCM_PARAMS){ text->iv, text->iv_length, 8 * text->iv_length, text->aad, text->aad_length, text->tag_bits };
+	} else if (m->length == sizeof p) {
+		p = *(const CK_GCM_PARAMS *)m->parameter;
+	} else {
+		return CKR_MECHANISM_PARAM_INVALID;
+	}
+	if (p.iv == NULL || p.iv_length == 0 || p.iv_length > sizeof op->iv || p.iv_bits != 8 * p.iv_length ||
+		p.tag_bits != 8 * TAG_SIZE || (p.aad_length > 0 && p.aad == NULL))
+		return CKR_MECHANISM_PARAM_INVALID;
+	memcpy(op->iv, p.iv, p.iv_length);
+	op->iv_length = p.iv_length;
+	return keep_octets(op, p.aad, p.aad_length);
+}
+
+/* The user id, or the default one. */
+static CK_RV read_id(operation *op, const CK_MECHANISM *m)
+{
+	if (m->length == 0)
+		return keep_octets(op, default_id, sizeof default_id);
+	if (m->parameter == NULL || m->length > MAX_ID)
+		return CKR_MECHANISM_PARAM_INVALID;
+	return keep_octets(op, m->parameter, m->length);
 }
 
 static CK_RV read_parameter(operation *op, const CK_MECHANISM *m)
@@ -129,6 +158,9 @@ static CK_RV read_parameter(operation *op, const CK_MECHANISM *m)
 	switch (m->mechanism) {
 	case CKM_SM4_GCM:
 		return read_gcm(op, m);
+	case CKM_SM3_SM2_APPID1:
+	case CKM_SM3_SM2_APPID1_DER:
+		return read_id(op, m);
 	case CKM_SM4_CBC:
 		if (m->length != SM4_SIZE || m->parameter == NULL)
 			return CKR_MECHANISM_PARAM_INVALID;
@@ -185,7 +217,7 @@ CK_RV sm_begin(CK_ULONG session, enum sm_kind kind, const CK_MECHANISM *mechanis
 		rv = CKR_OPERATION_ACTIVE;
 	if (rv == CKR_OK) {
 		(*n)->operation[kind] = op;
-		op.aad = NULL;
+		op.octets = NULL;
 	}
 	pthread_mutex_unlock(&lock);
 	drop(&op);
@@ -231,7 +263,7 @@ static CK_ULONG room_for(const operation *op, enum sm_kind kind, CK_ULONG length
 static CK_RV run_sign(const operation *op, const byte *in, CK_ULONG length, byte *out, CK_ULONG *written)
 {
 	byte e[SM3_SIZE], rs[2 * SM2_SIZE];
-	int appid = op->mechanism == CKM_SM3_SM2_APPID1 || op->mechanism == CKM_SM3_SM2_APPID1_DER;
+	int ok;
 
 	if (op->mechanism == CKM_SM3_HMAC) {
 		*written = SM3_SIZE;
@@ -241,10 +273,13 @@ static CK_RV run_sign(const operation *op, const byte *in, CK_ULONG length, byte
 		if (length != SM3_SIZE)
 			return CKR_DATA_LEN_RANGE;
 		memcpy(e, in, SM3_SIZE);
-	} else if (!sm2_digest(op->key.point, appid ? default_id : NULL, in, length, e)) {
-		return CKR_FUNCTION_FAILED;
+		ok = 1;
+	} else if (op->mechanism == CKM_SM3_SM2 || op->mechanism == CKM_SM3_SM2_DER) {
+		ok = sm3_hash(in, length, e);
+	} else {
+		ok = sm2_digest(op->key.point, op->octets, op->octets_length, in, length, e);
 	}
-	if (!sm2_sign(op->key.value, e, rs))
+	if (!ok || !sm2_sign(op->key.value, e, rs))
 		return CKR_FUNCTION_FAILED;
 	*written = sizeof rs;
 	if (op->mechanism == CKM_SM2_SIGN_NO_DER || op->mechanism == CKM_SM3_SM2 || op->mechanism == CKM_SM3_SM2_APPID1)
@@ -309,7 +344,7 @@ static CK_RV run_sm4(const operation *op, int encrypt, const byte *in, CK_ULONG 
 		if (!encrypt)
 			body -= TAG_SIZE;
 		*written = encrypt ? length + TAG_SIZE : body;
-		ok = sm4_gcm(encrypt, key, op->iv, op->iv_length, op->aad, op->aad_length, in, body, out);
+		ok = sm4_gcm(encrypt, key, op->iv, op->iv_length, op->octets, op->octets_length, in, body, out);
 		return ok ? CKR_OK : encrypt ? CKR_FUNCTION_FAILED : CKR_ENCRYPTED_DATA_INVALID;
 	}
 	if (length % SM4_SIZE != 0)
