@@ -152,3 +152,30 @@ func BenchmarkVerbs(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkVendor runs the operations of a vendor's keys: what the driver adds
+// to the fault module, whose arithmetic is slow.
+func BenchmarkVendor(b *testing.B) {
+	for name, change := range map[string]func(*Profile){"": func(*Profile) {}, "other forms/": otherForms} {
+		cfg := vendorTokens(b).config(0)
+		cfg.Profile = profileWith(b, change)
+		token, err := Open(b.Context(), cfg)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := newSession(b, token)
+		for what, call := range vendorCalls(b, token) {
+			b.Run(name+what, func(b *testing.B) {
+				for b.Loop() {
+					c := call
+					if err := s.Do(&c); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		if err := token.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

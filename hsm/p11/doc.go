@@ -59,6 +59,16 @@
 //
 // Import is the fourth: C_CreateObject, wrap under the key root, destroy.
 //
+// # Vendors' keys
+//
+// PKCS#11 has no mechanisms for SM2, SM4 and HMAC-SM3. Where a Profile tells
+// those of a vendor, keys of these families are made, wrapped, loaded and used
+// like all others, in one crossing. What differs between vendors is settled
+// here: SM2's digest is computed with SM3 and the public key before the token
+// signs it, ciphertexts are turned into the vendor's order, and SM4-GCM is made
+// of SM4-ECB where there is none. A profile is believed in nothing that the
+// self-test can find out.
+//
 // # Trust
 //
 // A caller's template protects nothing, since whoever knows the PIN may unwrap

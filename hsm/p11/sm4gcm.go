@@ -128,19 +128,9 @@ func carryless(x, y uint64) (low, high uint64) {
 // Time Mul", bearssl.org). A sum of 16, which needs more, is possible in the
 // uppermost place only.
 func carrylessLow(x, y uint64) uint64 {
-	const every4th = 0x1111111111111111
-	var a, b, z [4]uint64
-	for i := range a {
-		a[i], b[i] = x&(every4th<<i), y&(every4th<<i)
-	}
-	for i := range a {
-		for j := range b {
-			z[(i+j)%4] ^= a[i] * b[j]
-		}
-	}
-	var product uint64
-	for i := range z {
-		product |= z[i] & (every4th << i)
-	}
-	return product
+	const m0, m1, m2, m3 = 0x1111111111111111, 0x2222222222222222, 0x4444444444444444, 0x8888888888888888
+	x0, x1, x2, x3 := x&m0, x&m1, x&m2, x&m3
+	y0, y1, y2, y3 := y&m0, y&m1, y&m2, y&m3
+	return (x0*y0^x1*y3^x2*y2^x3*y1)&m0 | (x0*y1^x1*y0^x2*y3^x3*y2)&m1 |
+		(x0*y2^x1*y1^x2*y0^x3*y3)&m2 | (x0*y3^x1*y2^x2*y1^x3*y0)&m3
 }

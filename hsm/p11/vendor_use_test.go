@@ -49,8 +49,6 @@ func otherForms(p *Profile) {
 
 func TestEveryFormOfAProfileConforms(t *testing.T) {
 	d := vendorTokens(t)
-	cfg := d.config(0)
-	cfg.Profile = profileWith(t, otherForms)
 	open := func(cfg Config) func(t *testing.T) hsm.Token {
 		return func(t *testing.T) hsm.Token {
 			t.Helper()
@@ -61,9 +59,21 @@ func TestEveryFormOfAProfileConforms(t *testing.T) {
 			return token
 		}
 	}
-	specs := []kms.Spec{kms.SpecSM4, kms.SpecSM2}
-	hsmtest.RunToken(t, open(cfg), hsmtest.Options{Specs: specs, SealingKeys: true, Enforces: true, Peer: open(d.config(1)), Imports: specs,
-		Unsupported: map[kms.Spec]kms.Usage{kms.SpecSM2: kms.UsageKeyAgreement}})
+	for name, form := range map[string]struct {
+		change func(*Profile)
+		specs  []kms.Spec
+		lacks  map[kms.Spec]kms.Usage
+	}{
+		"other mechanisms":         {otherForms, []kms.Spec{kms.SpecSM4, kms.SpecSM2}, map[kms.Spec]kms.Usage{kms.SpecSM2: kms.UsageKeyAgreement}},
+		"the text's GCM parameter": {func(p *Profile) { p.SM4.GCMIVBits = false }, []kms.Spec{kms.SpecSM4}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := d.config(0)
+			cfg.Profile = profileWith(t, form.change)
+			hsmtest.RunToken(t, open(cfg), hsmtest.Options{Specs: form.specs, SealingKeys: true, Enforces: true, Peer: open(d.config(1)),
+				Imports: form.specs, Unsupported: form.lacks})
+		})
+	}
 }
 
 // Without a profile the same token holds none of these keys.
@@ -110,6 +120,27 @@ func TestAMechanismForMessagesServesItsUserIDOnly(t *testing.T) {
 			wantClass(t, "a short digest", s.Do(&short), hsm.ClassRequest)
 		})
 	}
+}
+
+// A mechanism that takes the user id as its parameter serves every one, and no
+// digests.
+func TestAMechanismForMessagesTakesAnyUserID(t *testing.T) {
+	cfg := vendorTokens(t).config(0)
+	cfg.Profile = profileWith(t, func(p *Profile) {
+		p.SM2.Sign = SM2Sign{Mechanism: 0x80008102, Input: signMessage, UserID: userIDParameter, Encoding: signatureRS}
+	})
+	token := openConfig(t, cfg)
+	s := newSession(t, token)
+	g := generate(t, token, kms.SpecSM2, kms.UsageSignVerify)
+	call := hsm.Call{Verb: kms.VerbSign, Algorithm: kms.AlgSM2DSA, Spec: kms.SpecSM2, Handle: load(t, token, g, kms.SpecSM2, kms.UsageSignVerify)}
+	for _, size := range []int{1, 16, kms.MaxUserID} {
+		for _, length := range messageSizes {
+			call.UserID, call.Input = message(size), message(length)
+			wantSM2Signature(t, g.PublicKey, call.UserID, call.Input, do(t, s, call))
+		}
+	}
+	digest := with(call, func(c *hsm.Call) { c.UserID, c.Prehashed, c.Input = nil, true, message(32) })
+	wantClass(t, "a digest", s.Do(&digest), hsm.ClassUnsupported)
 }
 
 func wantSM2Signature(t *testing.T, public, userID, message, signature []byte) {
@@ -392,6 +423,35 @@ func TestWhatDoesNotFitAVendorKeyNeverReachesTheToken(t *testing.T) {
 	}
 	if n := token.Crossings() - before; n != 0 {
 		t.Errorf("%d crossings", n)
+	}
+}
+
+// Whatever order a caller has a ciphertext in, the vendor gets it in his own.
+func TestCiphertextsAreHandedOverInTheVendorsOrder(t *testing.T) {
+	ephemeral, err := sm2.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c1, c2, c3 := sm2Point(&ephemeral.PublicKey), message(40), message(32)
+	asn1 := (&SM2Decrypt{Order: string(kms.SM2OrderASN1)}).encode(sm2Ciphertext{c1, c2, c3})
+	callers := map[kms.SM2Order][]byte{
+		"": slices.Concat(c1, c3, c2), kms.SM2OrderC1C3C2: slices.Concat(c1, c3, c2), kms.SM2OrderC1C2C3: slices.Concat(c1, c2, c3), kms.SM2OrderASN1: asn1,
+	}
+	vendors := map[SM2Decrypt][]byte{
+		{Order: "C1C3C2", Prefix: true}: slices.Concat(c1, c3, c2), {Order: "C1C3C2"}: slices.Concat(c1[1:], c3, c2),
+		{Order: "C1C2C3", Prefix: true}: slices.Concat(c1, c2, c3), {Order: "C1C2C3"}: slices.Concat(c1[1:], c2, c3),
+		{Order: "ASN1"}: asn1,
+	}
+	for order, in := range callers {
+		parts, ok := parseSM2Ciphertext(order, in)
+		if !ok {
+			t.Fatalf("%q is not read", order)
+		}
+		for vendor, want := range vendors {
+			if got := vendor.encode(parts); !bytes.Equal(got, want) {
+				t.Errorf("%q as %+v: %x, want %x", order, vendor, got, want)
+			}
+		}
 	}
 }
 
