@@ -315,8 +315,13 @@ func (m *memory) ListCredentials(_ context.Context, tenant uuid.UUID, p kms.Page
 	return page(list, func(c *kms.Credential) string { return c.Name + c.ID.String() }, p)
 }
 
-func (m *memory) SystemSecrets(context.Context, string) ([]kms.SystemSecret, error) {
-	return m.secrets, nil
+func (m *memory) SystemSecrets(_ context.Context, name string) (found []kms.SystemSecret, err error) {
+	for _, s := range m.secrets {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	return found, nil
 }
 
 func (m *memory) PutSystemSecret(_ context.Context, s kms.SystemSecret) error {

@@ -36,14 +36,19 @@ type Secrets struct {
 // with. A false one cannot open the secrets, so nothing is believed because of
 // it; the store checks it once it has the row key.
 func Bootstrap(ctx context.Context, c BootstrapConfig) (*Tenant, *Secrets, error) {
-	system, err := c.Tenants.TenantByRef(ctx, SystemTenantName)
-	if err != nil && KindOf(err) == KindNotFound {
-		system, err = createSystemTenant(ctx, c)
-	}
+	// Asked for first: where there are secrets, their tenant was there before.
+	begun, err := c.checkSecrets(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := c.checkPepper(ctx); err != nil {
+	system, err := c.Tenants.TenantByRef(ctx, SystemTenantName)
+	if err != nil && KindOf(err) == KindNotFound {
+		if begun {
+			return nil, nil, Errorf(KindInternal, "the stored system tenant, whose key seals the service's secrets, is missing")
+		}
+		system, err = createSystemTenant(ctx, c)
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	secrets := &Secrets{}
@@ -79,20 +84,21 @@ func createSystemTenant(ctx context.Context, c BootstrapConfig) (*Tenant, error)
 	return nil, err
 }
 
-// checkPepper refuses a service that has lost its pepper: a new one would make
-// every credential void. The pepper is made before the row key, so where there
-// is a row key, which is asked for first, there was a pepper. A row key that is
-// lost is noticed by the codes of the rows.
-func (c BootstrapConfig) checkPepper(ctx context.Context) error {
+// checkSecrets tells whether there are secrets, and refuses a service that has
+// lost its pepper: a new one would make every credential void. The pepper is
+// made before the row key, so where there is a row key, which is asked for
+// first, there was a pepper. A row key that is lost is noticed by the codes of
+// the rows.
+func (c BootstrapConfig) checkSecrets(ctx context.Context) (begun bool, err error) {
 	keys, err := c.Secrets.SystemSecrets(ctx, rowKeyName)
-	if err != nil || len(keys) == 0 {
-		return err
+	if err != nil {
+		return false, err
 	}
 	peppers, err := c.Secrets.SystemSecrets(ctx, pepperName)
-	if err == nil && len(peppers) == 0 {
-		return Errorf(KindInternal, "the stored pepper of the credentials is missing")
+	if err == nil && len(keys) > 0 && len(peppers) == 0 {
+		err = Errorf(KindInternal, "the stored pepper of the credentials is missing")
 	}
-	return err
+	return len(keys)+len(peppers) > 0, err
 }
 
 // openSecret opens every version of a secret, which it makes if there is none,

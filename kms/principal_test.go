@@ -45,7 +45,8 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 			kms.OpRotateCredential, kms.OpRevokeCredential}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
-			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes, kms.OpApprove, kms.OpReadApprovals}},
+			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes,
+			kms.OpSetNodeMode, kms.OpTestNode, kms.OpApprove, kms.OpReadApprovals}},
 		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadApprovals}},
 	}
 	for _, c := range cases {
@@ -188,7 +189,7 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadApprovals, kms.OpReadQuota}},
 		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota}},
 		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant,
-			kms.OpReadNodes, kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota}, administration...)},
+			kms.OpReadNodes, kms.OpSetNodeMode, kms.OpTestNode, kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota}, administration...)},
 	} {
 		t.Run(c.tenant.Name+" "+c.role, func(t *testing.T) {
 			p := &kms.Principal{Tenant: c.tenant, Scopes: scopes(t, c.role)}
