@@ -50,7 +50,7 @@ type NodeConfig struct {
 	Mode kms.NodeMode
 	// MaxLoads is how many keys the module may load in one opening, for one
 	// that leaks: beyond it the node is closed and opened again while others
-	// serve. 0: no bound.
+	// serve. 0: what the driver says (TokenInfo.MaxLoads).
 	MaxLoads uint64
 }
 

@@ -107,6 +107,9 @@ type TokenInfo struct {
 	Label  string
 	// MaxSessions bounds the sessions that the token grants; 0: no bound.
 	MaxSessions int
+	// MaxLoads is how many keys may be loaded until the token should be closed
+	// and opened again, for a module that is known to leak; 0: no bound.
+	MaxLoads uint64
 	// Wraps lists the families whose keys the token can generate, wrap,
 	// unwrap and use, as far as its mechanism list tells; the self-test
 	// decides.

@@ -66,13 +66,14 @@ func (d *Device) warm(s *seat, n *node, stop <-chan struct{}) {
 		return
 	}
 	end := d.clock().Add(warmLimit)
+	most := s.maxLoads(n)
 	for _, peer := range s.domain.seats {
 		other := peer.serving()
 		if peer == s || other == nil {
 			continue
 		}
 		for _, from := range other.cache.sources() {
-			if stopped(stop) || n.down.Load() || d.clock().After(end) || s.config.MaxLoads > 0 && n.loads.Load() >= s.config.MaxLoads/2 {
+			if stopped(stop) || n.down.Load() || d.clock().After(end) || most > 0 && n.loads.Load() >= most/2 {
 				return
 			}
 			if n.offers(from.key.Spec.Info().Family) && d.homeWith(s, from.key.ID) {

@@ -85,7 +85,8 @@ func (s *seat) quiet(n *node, stop <-chan struct{}) bool {
 // recycles tells whether the node has loaded as many keys as its module may in
 // one opening, and another can serve meanwhile.
 func (s *seat) recycles(n *node) bool {
-	if s.config.MaxLoads == 0 || n.loads.Load() < s.config.MaxLoads || s.config.Reopen == nil || s.domain.recycling.Load() {
+	most := s.maxLoads(n)
+	if most == 0 || n.loads.Load() < most || s.config.Reopen == nil || s.domain.recycling.Load() {
 		return false
 	}
 	for _, f := range n.families {
@@ -94,6 +95,15 @@ func (s *seat) recycles(n *node) bool {
 		}
 	}
 	return true
+}
+
+// maxLoads is how many keys the node may load: what the configuration says, or
+// else the driver; 0: no bound.
+func (s *seat) maxLoads(n *node) uint64 {
+	if s.config.MaxLoads > 0 || n == nil {
+		return s.config.MaxLoads
+	}
+	return n.info.MaxLoads
 }
 
 // servedWithout tells whether another node than the seat's takes new work of

@@ -41,7 +41,6 @@ func (s *seat) status() kms.NodeStatus {
 		ID: s.config.ID, Mode: s.wanted(), Slots: s.config.Slots, Utilisation: s.utilisation(),
 		Operations: s.tally.operations.Load(), Errors: s.tally.errors.Load(), Faults: s.tally.faultsByClass(),
 		BusyTime: time.Duration(s.tally.busy.Load()), Loads: s.tally.loads.Load(), LoadCosts: s.tally.loadCosts(),
-		MaxEpochLoads: s.config.MaxLoads,
 	}
 	if d := s.config.Domain; d != nil {
 		st.Domain, st.DomainName, st.Generation = d.ID, d.Name, d.Generation
@@ -53,6 +52,7 @@ func (s *seat) status() kms.NodeStatus {
 	if n != nil {
 		n.status(&st)
 	}
+	st.MaxEpochLoads = s.maxLoads(n)
 	st.State, st.Breaker = s.state(n), s.breaker(n)
 	return st
 }

@@ -105,6 +105,8 @@ func tokenInfo(c *connection) hsm.TokenInfo {
 		Serial: c.token.SerialNumber,
 		Label:  c.token.Label,
 		Wraps:  c.families(),
+
+		MaxLoads: maxLoads(c.token),
 	}
 	// Both mean that there is no bound or that none is known.
 	if n := c.token.MaxSessionCount; n != pkcs11.CK_EFFECTIVELY_INFINITE && n != ^uint(0) {

@@ -177,6 +177,7 @@ func appendInfo(b []byte, t *hsm.TokenInfo) []byte {
 	b = appendString(b, t.Serial)
 	b = appendString(b, t.Label)
 	b = binary.BigEndian.AppendUint64(b, uint64(t.MaxSessions))
+	b = binary.BigEndian.AppendUint64(b, t.MaxLoads)
 	b = append(b, uint8(len(t.Wraps)))
 	for _, family := range t.Wraps {
 		b = appendString(b, family)
@@ -187,7 +188,7 @@ func appendInfo(b []byte, t *hsm.TokenInfo) []byte {
 func parseInfo(body []byte) (hsm.TokenInfo, error) {
 	f := fields{rest: body}
 	f.bad = f.u8() != version
-	t := hsm.TokenInfo{Driver: f.string(), Model: f.string(), Serial: f.string(), Label: f.string(), MaxSessions: int(f.u64())}
+	t := hsm.TokenInfo{Driver: f.string(), Model: f.string(), Serial: f.string(), Label: f.string(), MaxSessions: int(f.u64()), MaxLoads: f.u64()}
 	for range f.u8() {
 		if f.bad {
 			break

@@ -136,7 +136,8 @@ type TokenConfig struct {
 	// cannot) or "cold" (it stays closed). Default "active".
 	Role string `koanf:"role"`
 	// MaxLoads is how many keys the library may load until the token is opened
-	// anew, for one that leaks: 1000 at least. Default 0: no bound.
+	// anew, for one that leaks: 1000 at least. Default 0: what is known of the
+	// library, for most no bound.
 	MaxLoads uint64 `koanf:"max_loads"`
 	// Process runs the library in a process of its own, so that its crash or
 	// hang takes down this node only. Default false: it costs time in every
@@ -285,7 +286,7 @@ func (c *Config) Validate() error {
 			check(err == nil, "%s.profile: %v", at, err)
 			check(slices.Contains([]kms.NodeMode{"", kms.NodeActive, kms.NodeStandby, kms.NodeCold}, kms.NodeMode(t.Role)),
 				"%s.role: must be active, standby or cold", at)
-			check(t.MaxLoads == 0 || t.MaxLoads >= 1000, "%s.max_loads: must be 0 for no bound, or at least 1000", at)
+			check(t.MaxLoads == 0 || t.MaxLoads >= 1000, "%s.max_loads: must be 0 for the default, or at least 1000", at)
 		}
 	}
 	return errors.Join(errs...)
