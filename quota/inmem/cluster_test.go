@@ -66,7 +66,7 @@ func TestFourNodesAdmitTheLimitTogether(t *testing.T) {
 				calls := store.Calls()
 				r := c.Drive(t, tt.load, tt.credits, 30*time.Second)
 				calls = store.Calls() - calls
-				admitted, peak := r.Between(0, 30*time.Second)/30_000, r.Peak(0, 30*time.Second)/1000
+				admitted, peak := r.Between(0, 30*time.Second)/30_000, r.Overshoot(0, 30*time.Second, 1000)
 				t.Logf("admitted %.4f of the limit, peak second %.3f, least %.3f, %d requests and %d calls (%.0f to one), reasons %v",
 					admitted, peak, r.Least(0, 30*time.Second)/1000, r.Offered, calls, float64(r.Offered)/float64(calls), r.Reasons)
 				within(t, "admitted", admitted, 0.98, 1.02)
@@ -129,7 +129,7 @@ func TestStoreThatLostEverythingFreesNobody(t *testing.T) {
 		c.Drive(t, load, 1, 5*time.Second)
 		store.Flush()
 		r := c.Drive(t, load, 1, 20*time.Second)
-		t.Logf("after the loss %.3f of 10 s, peak second %.3f", r.Between(0, 10*time.Second)/10_000, r.Peak(0, 20*time.Second)/1000)
+		t.Logf("after the loss %.3f of 10 s, peak second %.3f", r.Between(0, 10*time.Second)/10_000, r.Overshoot(0, 20*time.Second, 1000))
 		// Half a bucket, of three seconds, came on top.
 		within(t, "after the loss", r.Between(0, 20*time.Second)/20_000, 0.98, 1.02+1500.0/20_000)
 	})

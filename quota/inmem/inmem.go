@@ -91,7 +91,6 @@ func (s *Store) exchange(c *quota.Claim) quota.Grant {
 		s.tenants[c.Tenant] = t
 	}
 	now := max(s.clock().UnixMilli(), t.latest)
-	t.latest = now
 	n := t.nodes[c.Node]
 	if n == nil {
 		n = new(node)
@@ -100,6 +99,7 @@ func (s *Store) exchange(c *quota.Claim) quota.Grant {
 	if n.epoch == c.Epoch && c.Sequence <= n.sequence {
 		return quota.Grant{Nodes: n.answer.Nodes, Lines: slices.Clone(n.answer.Lines)}
 	}
+	t.latest = now
 	n.epoch, n.sequence, n.seen = c.Epoch, c.Sequence, now
 	grant := quota.Grant{Nodes: t.living(now, c)}
 	for i := range c.Lines {

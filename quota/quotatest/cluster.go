@@ -17,6 +17,7 @@ import (
 type Cluster struct {
 	Engines []*quota.Engine
 	Tenant  *kms.Tenant
+	limits  *quota.TierLimits
 	stop    []context.CancelFunc
 	running sync.WaitGroup
 }
@@ -25,7 +26,7 @@ type Cluster struct {
 // node.
 func NewCluster(t testing.TB, n int, p *quota.Policy, tier kms.Tier, open func(node int) quota.Backing) *Cluster {
 	t.Helper()
-	c := &Cluster{Tenant: &kms.Tenant{ID: uuid.New(), Tier: tier}}
+	c := &Cluster{Tenant: &kms.Tenant{ID: uuid.New(), Tier: tier}, limits: p.Tiers[tier]}
 	for i := range n {
 		policies, err := quota.NewPolicies(time.Now, 1, p)
 		if err != nil {
@@ -69,7 +70,11 @@ type Record struct {
 	began    time.Time
 	Offered  int
 	Admitted []int64 // micro-credits per bin
+	Ideal    []int64 // what one bucket for all would have admitted of the same requests, per bin
 	Reasons  map[string]int
+
+	level float64 // of that bucket, in micro-credits; empty at first
+	last  time.Duration
 }
 
 // Drive puts a load on the cluster for a time, with requests of a cost in
@@ -94,6 +99,7 @@ func (c *Cluster) Drive(t testing.TB, load Load, credits int, duration time.Dura
 
 func (c *Cluster) request(t testing.TB, e *quota.Engine, credits int, r *Record) {
 	r.Offered++
+	c.ideal(r, float64(credits)*float64(kms.Credit))
 	request := kms.AdmitRequest{
 		RequestID: uuid.NewV7(), Principal: &kms.Principal{Tenant: c.Tenant}, Op: kms.OpEncrypt, Spec: kms.SpecSM4, Bytes: credits * 4096,
 	}
@@ -109,17 +115,37 @@ func (c *Cluster) request(t testing.TB, e *quota.Engine, credits int, r *Record)
 		return
 	}
 	e.Settle(reservation, kms.Settlement{State: kms.Settled, Charged: reservation.Cost, SlotTime: time.Microsecond})
-	i := int(time.Since(r.began) / bin)
-	for len(r.Admitted) <= i {
-		r.Admitted = append(r.Admitted, 0)
+	count(&r.Admitted, time.Since(r.began), int64(reservation.Cost))
+}
+
+// ideal puts a request to the one bucket.
+func (c *Cluster) ideal(r *Record, cost float64) {
+	at := time.Since(r.began)
+	perSecond, burst := float64(c.limits.CreditsPerSecond*int64(kms.Credit)), float64(c.limits.BurstCredits*int64(kms.Credit))
+	if n := c.limits.RequestsPerSecond; n > 0 {
+		perSecond, burst = min(perSecond, float64(n)*cost), min(burst, float64(c.limits.BurstRequests)*cost)
 	}
-	r.Admitted[i] += int64(reservation.Cost)
+	r.level = min(r.level+(at-r.last).Seconds()*perSecond, burst)
+	r.last = at
+	if r.level >= cost {
+		r.level -= cost
+		count(&r.Ideal, at, int64(cost))
+	}
+}
+
+func count(bins *[]int64, at time.Duration, n int64) {
+	for len(*bins) <= int(at/bin) {
+		*bins = append(*bins, 0)
+	}
+	(*bins)[at/bin] += n
 }
 
 // Between returns the credits admitted in a span of time.
-func (r *Record) Between(from, to time.Duration) float64 {
+func (r *Record) Between(from, to time.Duration) float64 { return between(r.Admitted, from, to) }
+
+func between(bins []int64, from, to time.Duration) float64 {
 	var sum int64
-	for i, n := range r.Admitted {
+	for i, n := range bins {
 		if at := time.Duration(i) * bin; at >= from && at < to {
 			sum += n
 		}
@@ -127,12 +153,14 @@ func (r *Record) Between(from, to time.Duration) float64 {
 	return float64(sum) / float64(kms.Credit)
 }
 
-// Peak returns the most credits that were admitted in any second of a span.
-func (r *Record) Peak(from, to time.Duration) (peak float64) {
+// Overshoot returns by how much the most of any second of a span passes the
+// limit, or where a machine that stood still made requests come in a lump, what
+// one bucket would have admitted of them.
+func (r *Record) Overshoot(from, to time.Duration, perSecond float64) (most float64) {
 	for at := from; at+time.Second <= to; at += bin {
-		peak = max(peak, r.Between(at, at+time.Second))
+		most = max(most, r.Between(at, at+time.Second)/max(perSecond, between(r.Ideal, at, at+time.Second)))
 	}
-	return peak
+	return most
 }
 
 // Least returns the fewest credits that were admitted in any second of a span.
