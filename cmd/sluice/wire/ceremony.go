@@ -95,7 +95,7 @@ func (c *Ceremony) validate() error {
 	}
 	for kind, tokens := range map[string][]TokenConfig{"members": c.Members, "backups": c.Backups} {
 		for i, t := range tokens {
-			if !filepath.IsAbs(t.Module) || t.Label == "" && t.Serial == "" || t.PINFile == "" || t.SOPINFile == "" {
+			if !filepath.IsAbs(t.Module) || t.Label == "" && t.Serial == "" || t.checkPIN() != nil || t.SOPINFile == "" {
 				errs = append(errs, fmt.Errorf("%s[%d]: needs module (an absolute path), label or serial, pin_file and so_pin_file", kind, i))
 			}
 			if err := t.checkProfile(); err != nil {
@@ -111,7 +111,7 @@ func (c *Ceremony) tokens(list []TokenConfig) []p11.CeremonyToken {
 	for _, t := range list {
 		tokens = append(tokens, p11.CeremonyToken{
 			Module: t.Module, Env: t.Env, InitArgs: t.InitArgs, TokenLabel: t.Label, TokenSerial: t.Serial,
-			UserPIN: pinFrom(t.PINFile), SOPIN: pinFrom(t.SOPINFile), Profile: t.profile(),
+			UserPIN: t.pin(), SOPIN: pinFrom(t.SOPINFile), Profile: t.profile(),
 		})
 	}
 	return tokens

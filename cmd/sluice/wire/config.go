@@ -118,6 +118,9 @@ type TokenConfig struct {
 	Serial string `koanf:"serial"`
 	// PINFile holds the user PIN; a newline at its end does not count.
 	PINFile string `koanf:"pin_file"`
+	// PINEnv names the variable of the environment that holds the user PIN, in
+	// place of PINFile.
+	PINEnv string `koanf:"pin_env"`
 	// SOPINFile holds the security officer's PIN; only `sluice hsm init`
 	// reads it.
 	SOPINFile string `koanf:"so_pin_file"`
@@ -280,7 +283,8 @@ func (c *Config) Validate() error {
 			ids[t.ID] = true
 			check(filepath.IsAbs(t.Module), "%s.module: must be an absolute path", at)
 			check(t.Label != "" || t.Serial != "", "%s: needs label or serial", at)
-			check(t.PINFile != "", "%s.pin_file: is missing", at)
+			err = t.checkPIN()
+			check(err == nil, "%s.%v", at, err)
 			check(t.Slots > 0 && t.Slots <= 1024, "%s.slots: must be 1 to 1024", at)
 			err := t.checkProfile()
 			check(err == nil, "%s.profile: %v", at, err)

@@ -265,6 +265,15 @@ func (l *traffic) await(t *testing.T, what string, wanted func() bool) time.Dura
 // recovery is how soon after a fault's end a node must be back.
 const recovery = 10 * time.Second
 
+// stretch is how many requests pass between two events of the fault matrix:
+// SLUICE_CHAOS=full asks for the long one, some twenty minutes.
+func stretch() int {
+	if os.Getenv("SLUICE_CHAOS") == "full" {
+		return 3000
+	}
+	return 200
+}
+
 func TestFaultOfANodeFailsNoRequest(t *testing.T) {
 	faults := []struct {
 		name  string
@@ -294,20 +303,20 @@ func TestFaultOfANodeFailsNoRequest(t *testing.T) {
 			for _, f := range faults {
 				t.Run(fmt.Sprintf("%d nodes/%d%%/%s", nodes, percent, f.name), func(t *testing.T) {
 					l := p.load(t, p.slots*percent/100)
-					l.after(200)
+					l.after(stretch())
 					before := p.node(0).Epoch
 					f.begin(p.modules[0])
 					defer f.end(p.modules[0]) // for the next fault, if this one fails the test
 					if f.leaves {
 						t.Logf("out of service after %v", l.await(t, "down", func() bool { return p.node(0).State == "down" }))
 					}
-					l.after(200)
+					l.after(stretch())
 					f.end(p.modules[0])
 					t.Logf("back after %v", l.await(t, "up again", func() bool {
 						n := p.node(0)
 						return n.State == "up" && (n.Epoch > before || !f.anew)
 					}))
-					l.after(200)
+					l.after(stretch())
 					if now := p.node(0).Epoch; !f.anew && now != before {
 						t.Errorf("the token was opened anew: epoch %d after %d", now, before)
 					}

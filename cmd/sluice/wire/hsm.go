@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/p11"
@@ -59,7 +60,7 @@ func openTokens(ctx context.Context, c HSMConfig, log *slog.Logger) ([]hsm.NodeC
 func (t TokenConfig) open(domain *hsm.Domain) p11.Config {
 	return p11.Config{
 		Module: t.Module, Env: t.Env, InitArgs: t.InitArgs, TokenLabel: t.Label, TokenSerial: t.Serial,
-		PIN: pinFrom(t.PINFile), Profile: t.profile(), Domain: *domain,
+		PIN: t.pin(), Profile: t.profile(), Domain: *domain,
 	}
 }
 
@@ -77,6 +78,32 @@ func (t TokenConfig) checkProfile() error {
 	}
 	_, err := p11.FindProfile(t.Profile)
 	return err
+}
+
+// pin returns how to get the user PIN. It is read each time that the token is
+// opened, and not kept.
+func (t TokenConfig) pin() func() ([]byte, error) {
+	if t.PINEnv == "" {
+		return pinFrom(t.PINFile)
+	}
+	return func() ([]byte, error) {
+		pin, set := os.LookupEnv(t.PINEnv)
+		if !set || pin == "" {
+			return nil, fmt.Errorf("reading the PIN: the variable %s is not set", t.PINEnv)
+		}
+		return []byte(pin), nil
+	}
+}
+
+// checkPIN checks that there is one place for the user PIN.
+func (t TokenConfig) checkPIN() error {
+	switch {
+	case (t.PINFile == "") == (t.PINEnv == ""):
+		return errors.New("pin_file or pin_env: give one of them")
+	case strings.HasPrefix(t.PINEnv, envPrefix):
+		return fmt.Errorf("pin_env: variables that begin with %s are settings; choose another name", envPrefix)
+	}
+	return nil
 }
 
 // pinFrom reads a PIN from a file; a newline at its end does not count.

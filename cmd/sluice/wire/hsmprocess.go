@@ -41,7 +41,7 @@ func openToken(ctx context.Context, t TokenConfig, domain *hsm.Domain, log *slog
 	}
 	token, err := remote.Open(ctx, remote.Config{
 		Program: thisProgram, Args: []string{"sluice", HSMWorkerCommand, t.ID},
-		Settings: settings, PIN: pinFrom(t.PINFile), Log: log.With(slog.String("node", t.ID)),
+		Settings: settings, PIN: t.pin(), Log: log.With(slog.String("node", t.ID)),
 	})
 	if err != nil {
 		return nil, err

@@ -2,7 +2,9 @@ package wire_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,6 +169,23 @@ func (l *traffic) awaitNode(t *testing.T, i int, state kms.NodeState) {
 			t.Fatalf("the node is not %s: %+v", state, l.pool.node(i))
 		}
 	}
+}
+
+// The PIN can come from the environment, which is asked each time that the
+// token is opened.
+func TestPINComesFromTheEnvironment(t *testing.T) {
+	p := newFaultyPool(t, 2, func(c *wire.TokenConfig) {
+		pin, err := os.ReadFile(c.PINFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.PINFile, c.PINEnv = "", "TEST_HSM_PIN_"+strings.ReplaceAll(c.ID, "-", "_")
+		t.Setenv(c.PINEnv, strings.TrimSpace(string(pin)))
+	})
+	p.setMode(t, 0, kms.NodeDrained)
+	within(t, recovery, "draining", func() bool { return p.node(0).State == kms.NodeClosed })
+	p.setMode(t, 0, kms.NodeActive)
+	within(t, recovery, "enabling", func() bool { return p.node(0).State == kms.NodeUp })
 }
 
 // A token that runs out of something is given less at once, and more again
