@@ -165,8 +165,8 @@ func (x *exchange) round(ctx context.Context, rules leaseRules, leaving bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(rules.period))
 	defer cancel()
 	grants, err := x.backing.Exchange(ctx, sent)
-	if err == nil && len(grants) != len(claims) {
-		err = fmt.Errorf("%d grants for %d claims", len(grants), len(claims))
+	if err == nil {
+		err = fits(grants, claims)
 	}
 	if err != nil {
 		x.heard(fmt.Errorf("share limits: %w", err))
@@ -176,6 +176,20 @@ func (x *exchange) round(ctx context.Context, rules leaseRules, leaving bool) {
 	for i, c := range claims {
 		x.take(c, grants[i], rules)
 	}
+}
+
+// fits tells whether the grants answer the claims: with others the store counts
+// as away.
+func fits(grants []Grant, claims []*claim) error {
+	if len(grants) != len(claims) {
+		return fmt.Errorf("%d grants for %d claims", len(grants), len(claims))
+	}
+	for i := range grants {
+		if got, want := len(grants[i].Lines), len(claims[i].Lines); got != want {
+			return fmt.Errorf("a grant of %d lines for a claim of %d", got, want)
+		}
+	}
+	return nil
 }
 
 // heard notes how an exchange ended.
@@ -237,7 +251,11 @@ func (x *exchange) claim(t *tenant, now instant, rules leaseRules, leaving bool)
 		} else {
 			l.idle++
 		}
-		idle := leaving || l.idle >= idleTicks && sc.inFlight == 0
+		waits := l.refused > 0 && now.ns-l.refused < headWait
+		if !waits {
+			l.forgetHeads()
+		}
+		idle := leaving || l.idle >= idleTicks && sc.inFlight == 0 && !waits
 		if l.idle > 0 && !idle && sc.inFlight == 0 {
 			return false // nothing new to tell
 		}
@@ -332,14 +350,11 @@ func (x *exchange) take(c *claim, g Grant, rules leaseRules) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.share.pending = nil
-	if len(g.Lines) != len(c.lines) {
-		return
-	}
 	now := x.engine.nowLocked(s)
-	t.share.nodes = max(g.Nodes, 1)
+	t.share.nodes = max(min(g.Nodes, maxNodes), 1)
 	x.nodes.Store(t.share.nodes)
 	for i, line := range c.lines {
-		grant := g.Lines[i]
+		grant := g.Lines[i].within(&c.Lines[i])
 		switch {
 		case line.rate != nil:
 			x.engine.fill(line.scope, now.ns) // at the rate that held

@@ -28,8 +28,13 @@ type rateLease struct {
 	target int64 // what the line wants to hold, as of its last claim
 	asked  bool  // for an early exchange since then
 
+	// whole is a bucket of the whole limit, and a second's slack for clocks
+	// that differ: more than all of it one node never admits, whatever the
+	// store says.
+	whole bucket
+
 	offered int64 // asked of the line since the last claim
-	head    int64 // dearest request refused since the last claim
+	head    int64 // dearest request refused lately, which is waited for
 	demand  int64 // per second, smoothed
 	loan    int64 // not declared yet
 }
@@ -52,6 +57,11 @@ func (l *rateLease) fill(b *bucket, now int64) (granted, lost int64) {
 		}
 	}
 	return granted, lost
+}
+
+// bound refills the bucket of the whole limit.
+func (l *rateLease) bound(now int64, full rate) {
+	l.whole.refill(now, rate{perSecond: full.perSecond, burst: addCapped(full.burst+full.overdraft, full.perSecond)}, 0)
 }
 
 // heap is how far loans fill the bucket: a second's worth, or what the request
@@ -93,7 +103,7 @@ func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bo
 	if b.level < target/3 {
 		c.Ask = (target - b.level) / Grain
 	}
-	l.offered, l.head, l.target, l.asked = 0, 0, target, false
+	l.offered, l.target, l.asked = 0, target, false
 	return returned
 }
 
@@ -108,6 +118,7 @@ func (l *rateLease) grant(b *bucket, g LineGrant, now int64, rules leaseRules) (
 // totalLease is what a node was lent of a total.
 type totalLease struct {
 	room      int64 // may be used
+	used      int64 // by this node in the window
 	window    int64
 	known     bool  // told of in this window
 	began     bool  // used before that
@@ -151,6 +162,13 @@ func (l *totalLease) take(n int64) {
 	l.loan += short
 	l.room += short - n
 	l.offered += n
+	l.used += n
+}
+
+// giveBack undoes a part of a take of the same window.
+func (l *totalLease) giveBack(n int64) {
+	l.room += n
+	l.used = max(l.used-n, 0)
 }
 
 // rescue lends a part of what was left when the store was last heard of: half,
@@ -197,7 +215,6 @@ func (l *totalLease) claim(c *LineClaim, passed, grain, nodes int64, idle bool) 
 	l.room += c.Extra*grain - l.loan // the rest of a grain is lent now
 	l.loan = 0
 	c.Head = (l.head + grain - 1) / grain
-	l.head = 0
 	if l.room < target/3 {
 		c.Ask = (target - l.room + grain - 1) / grain
 	}

@@ -12,13 +12,16 @@ type scopeLease struct {
 	month, bandwidth totalLease // of a tenant
 	packs            map[string]*totalLease
 
-	touched bool // since the last claim
-	listed  bool // is in the tenant's list of scopes to claim for
-	idle    int  // ticks since it was touched
+	refused int64 // ns: when a request was last
+	touched bool  // since the last claim
+	listed  bool  // is in the tenant's list of scopes to claim for
+	idle    int   // ticks since it was touched
 }
 
-func newScopeLease(sc *scope) *scopeLease {
+func newScopeLease(sc *scope, now int64) *scopeLease {
 	l := new(scopeLease)
+	l.credits.whole = newBucket(sc.limits.credits.burst, now)
+	l.requests.whole = newBucket(sc.limits.requests.burst, now)
 	switch sc.kind {
 	case tenantScope:
 		l.name = "t"
@@ -36,6 +39,21 @@ func newScopeLease(sc *scope) *scopeLease {
 // credential that has none of its own is held by its tenant's anyway.
 func (x *exchange) leased(sc *scope) bool {
 	return sc.kind != credentialScope || sc.limits != &sc.owner.limits.anyone || sc.rampZero != longAgo
+}
+
+// headWait is for how long what a refused request needs is kept for it: it
+// comes back after a second at the earliest.
+const headWait = 3 * second
+
+// forgetHeads no longer waits for requests that were refused.
+func (l *scopeLease) forgetHeads() {
+	l.credits.head, l.requests.head = 0, 0
+	for _, t := range []*totalLease{&l.day, &l.month, &l.bandwidth} {
+		t.head = 0
+	}
+	for _, t := range l.packs {
+		t.head = 0
+	}
 }
 
 // turnTo begins another window.
@@ -62,6 +80,8 @@ func (e *Engine) fillLeased(sc *scope, now int64) {
 	sc.filled = now
 	nodes := e.shared.nodesOf(t)
 	r := sc.rate(sc.step(now))
+	l.credits.bound(now, sc.limits.credits)
+	l.requests.bound(now, sc.limits.requests)
 	l.credits.emergency, l.credits.burst = e.shared.emergency(t, r, nodes)
 	granted, lost := l.credits.fill(&sc.credits, now)
 	if sc.kind == tenantScope {
@@ -113,17 +133,21 @@ func (e *Engine) peekLease(f *refusal, h *hold, code string, b *bucket, l *rateL
 	if l.low(b.level - n) {
 		e.shared.kick()
 	}
+	if short := n - l.whole.level; short > 0 {
+		f.refuse(code, full.burst, n, l.whole.level, time.Duration(l.whole.untilLevel(short, full, 0)))
+		return false
+	}
 	if b.level >= n || l.first() {
 		return true
 	}
 	l.head = max(l.head, n)
 	r := rate{perSecond: max(l.perSecond, l.emergency), burst: full.burst}
 	switch {
+	case e.shared.away(h.now.ns):
+		code, r.perSecond = ReasonStoreAway, l.emergency
 	case !l.granted || l.perSecond == 0 || l.left >= n && h.now.ns < l.down:
 		code = ReasonLease
 		e.shared.kick()
-	case h.now.ns >= l.down:
-		code, r.perSecond = ReasonStoreAway, l.emergency
 	}
 	wait := b.promise(n, h.now.ns, r, 0, h.snapshot.retryHorizon)
 	f.refuse(code, full.burst, n, b.level, time.Duration(wait))
@@ -134,6 +158,8 @@ func (e *Engine) peekLease(f *refusal, h *hold, code string, b *bucket, l *rateL
 // go ahead before there is a grant.
 func (e *Engine) lendShort(sc *scope, cost int64) {
 	l := sc.lease
+	l.credits.whole.level -= cost
+	l.requests.whole.level -= micro
 	if sc.limits.credits.perSecond > 0 && sc.credits.level < cost {
 		short := cost - sc.credits.level
 		sc.credits.level += short
@@ -155,6 +181,11 @@ func (e *Engine) lendShort(sc *scope, cost int64) {
 // peekLeasedTotal asks a total that is lent in chunks.
 func (e *Engine) peekLeasedTotal(f *refusal, h *hold, code string, l *totalLease, n, limit int64, resets time.Time) bool {
 	nodes := e.shared.nodesOf(h.tenant)
+	if l.used+n > limit {
+		f.spent = true
+		f.refuse(code, limit, n, max(limit-l.used, 0), h.untilReset(resets))
+		return false
+	}
 	if e.shared.away(h.now.ns) && n > l.room {
 		l.rescue(limit, nodes)
 	}
@@ -239,25 +270,25 @@ func (h *hold) giveBackLeased(back int64, ran bool) {
 		if p := &h.parts[i]; p.day && today {
 			p.scope.day.giveBack(back, h.day)
 			if p.scope.lease != nil {
-				p.scope.lease.day.room += back
+				p.scope.lease.day.giveBack(back)
 			}
 		}
 	}
 	if !ran && today {
 		t.bandwidth.giveBack(h.bytes, h.day)
-		l.bandwidth.room += h.bytes
+		l.bandwidth.giveBack(h.bytes)
 	}
 	if len(h.packed) > 0 {
-		l.packs[h.packed[0].id].room += back
+		l.packs[h.packed[0].id].giveBack(back)
 		return
 	}
 	if today {
 		t.elastic.used = max(t.elastic.used-back, 0)
-		l.day.room += back
+		l.day.giveBack(back)
 	}
 	if month(h.day) == t.month.window {
 		t.month.giveBack(back, month(h.day))
-		l.month.room += back
+		l.month.giveBack(back)
 	}
 }
 

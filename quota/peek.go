@@ -117,6 +117,11 @@ func (e *Engine) peek(f *refusal, h *hold, r *Request) bool {
 		return true
 	}
 	h.tenant.refused++
+	for i := range h.parts {
+		if l := h.parts[i].scope.lease; l != nil {
+			l.refused = h.now.ns
+		}
+	}
 	if h.key != nil {
 		rules := &h.snapshot.hotSpot
 		if _, probe := h.key.hotSpot.wait(h.now.ns, rules); probe && f.keyRate {

@@ -145,6 +145,7 @@ func (e *Engine) giveBackRates(h *hold, back int64, ran bool) {
 		burst := sc.rate(sc.step(h.now.ns)).burst
 		if sc.lease != nil {
 			burst = math.MaxInt64 // what is too much is given back to the store
+			sc.lease.credits.whole.level += tokens
 		}
 		if sc.kind != tenantScope {
 			sc.credits.giveBack(tokens, 0, burst)

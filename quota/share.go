@@ -90,6 +90,21 @@ type LineGrant struct {
 	Born                  int64 // ms: when the store began the line
 }
 
+// within returns the grant without what was not asked for and cannot be: a
+// store that answers nonsense, or was made to, frees nobody.
+func (g LineGrant) within(c *LineClaim) LineGrant {
+	clamp := func(n, most int64) int64 { return max(min(n, most), 0) }
+	return LineGrant{
+		Tokens: clamp(g.Tokens, c.Ask), PerSecond: clamp(g.PerSecond, c.PerSecond),
+		Allocated: clamp(g.Allocated, 2*(c.Limit+c.Pool)), Left: clamp(g.Left, c.Limit+c.Pool), Pool: clamp(g.Pool, c.Pool),
+		Lowered: g.Lowered, Born: max(g.Born, 0),
+	}
+}
+
+// maxNodes bounds the nodes that a store may tell of, so that it cannot make
+// the emergency part nothing.
+const maxNodes = 1000
+
 // Share is what a store keeps of one line. The zero value is a line that the
 // store does not know, or lost. It is the reference for stores that cannot run
 // Go: they must decide the same.

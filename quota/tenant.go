@@ -151,7 +151,7 @@ func (t *tenant) rampSince(made time.Time, now instant) int64 {
 func (e *Engine) begin(t *tenant, sc *scope, now int64) {
 	level := sc.limits.credits.burst
 	if e.shared != nil && e.shared.leased(sc) {
-		sc.lease = newScopeLease(sc)
+		sc.lease = newScopeLease(sc, now)
 		level = 0
 	}
 	if sc.rampZero != longAgo {

@@ -1,7 +1,9 @@
 package inmem_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,28 +172,113 @@ func TestHardTotalHoldsWhileTheStoreComesAndGoes(t *testing.T) {
 	})
 }
 
-func TestConcurrencyOverFourNodesAndAfterACrash(t *testing.T) {
-	withCluster(t, thousand(func(l *quota.TierLimits) { l.Concurrency = 16 }), func(c *quotatest.Cluster, _ *inmem.Store) {
-		take := func(node int) bool {
-			_, err := c.Engines[node].Admit(&kms.AdmitRequest{
-				RequestID: newID(), Principal: &kms.Principal{Tenant: c.Tenant}, Op: kms.OpEncrypt, Spec: kms.SpecSM4,
-			})
-			return err == nil
-		}
-		held := 0
-		for range 400 {
-			for node := range 3 {
-				if take(node) {
-					held++
+// cable is what connects one node with the store.
+type cable struct {
+	quota.Backing
+	cut atomic.Bool
+}
+
+func (c *cable) Exchange(ctx context.Context, claims []quota.Claim) ([]quota.Grant, error) {
+	if c.cut.Load() {
+		return nil, errors.New("the cable is cut")
+	}
+	return c.Backing.Exchange(ctx, claims)
+}
+
+// What a node holds that is not heard of any more comes back when its lease
+// ends, and the node itself no longer counts on it by then (redisson#4462:
+// a crashed holder leaked its permits; helm-api#627: a holder went on).
+func TestSlotsOfANodeThatIsCutOffComeBackAndItStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(6 * time.Hour)
+		store := inmem.New(time.Now)
+		cables := make([]*cable, 4)
+		c := quotatest.NewCluster(t, 4, thousand(func(l *quota.TierLimits) { l.Concurrency = 40 }), kms.TierSilver, func(i int) quota.Backing {
+			cables[i] = &cable{Backing: store}
+			return cables[i]
+		})
+		defer c.Close()
+		held := make([]int, 4)
+		grab := func(d time.Duration, nodes ...int) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+				for _, node := range nodes {
+					if _, err := c.Engines[node].Admit(&kms.AdmitRequest{
+						RequestID: newID(), Principal: &kms.Principal{Tenant: c.Tenant}, Op: kms.OpEncrypt, Spec: kms.SpecSM4,
+					}); err == nil {
+						held[node]++
+					}
 				}
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
-		// Before its first lease a node has its emergency part.
-		if held < 12 || held > 16+3 {
-			t.Errorf("%d of 16 are held", held)
+		grab(2*time.Second, 0)
+		if held[0] != 40 {
+			t.Fatalf("alone a node holds %d of 40", held[0])
+		}
+		grab(2*time.Second, 1, 2)
+		// Before its first lease a node has its emergency part: four at most.
+		if others := held[1] + held[2]; others > 8 {
+			t.Errorf("beside them %d more are held", others)
+		}
+		cables[0].cut.Store(true)
+		grab(10*time.Second, 0, 1, 2)
+		if held[0] != 40 {
+			t.Errorf("cut off, it took %d more", held[0]-40)
+		}
+		// Shares are rounded down: a slot or two are nobody's.
+		if others := held[1] + held[2]; others < 37 || others > 40 {
+			t.Errorf("the others hold %d of 40", others)
 		}
 	})
 }
 
 func newID() uuid.UUID { return uuid.NewV7() }
+
+// liar is a store that grants whatever comes to its mind.
+type liar struct {
+	answer func(c *quota.Claim) quota.Grant
+}
+
+func (l liar) Exchange(_ context.Context, claims []quota.Claim) ([]quota.Grant, error) {
+	var grants []quota.Grant
+	for i := range claims {
+		grants = append(grants, l.answer(&claims[i]))
+	}
+	return grants, nil
+}
+
+// A store that was broken into, or is broken, frees nobody: a node admits no
+// more than the whole limit. With answers that are none, emergency limits hold.
+func TestStoreThatLiesFreesNobody(t *testing.T) {
+	everything := quota.LineGrant{Tokens: 1 << 60, PerSecond: 1 << 60, Allocated: 1 << 60, Left: 1 << 60, Pool: 1 << 60, Born: 1}
+	nothing := quota.LineGrant{Tokens: -1 << 60, PerSecond: -1 << 60, Allocated: -1 << 60, Left: -1 << 60, Pool: -1 << 60, Lowered: true, Born: -1}
+	lines := func(c *quota.Claim, g quota.LineGrant) (list []quota.LineGrant) {
+		for range c.Lines {
+			list = append(list, g)
+		}
+		return list
+	}
+	for name, tt := range map[string]struct {
+		least  float64 // admitted in 20 s
+		answer func(c *quota.Claim) quota.Grant
+	}{
+		"everything":     {20_000, func(c *quota.Claim) quota.Grant { return quota.Grant{Nodes: 1 << 60, Lines: lines(c, everything)} }},
+		"less than none": {1, func(c *quota.Claim) quota.Grant { return quota.Grant{Nodes: -1, Lines: lines(c, nothing)} }},
+		"no line":        {6000, func(*quota.Claim) quota.Grant { return quota.Grant{} }},
+		"too many lines": {6000, func(c *quota.Claim) quota.Grant { return quota.Grant{Lines: append(lines(c, everything), everything)} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(6 * time.Hour)
+				p := thousand(func(l *quota.TierLimits) { l.DayCredits, l.PoolCredits = 30_000, 0 })
+				c := quotatest.NewCluster(t, 1, p, kms.TierSilver, func(int) quota.Backing { return liar{tt.answer} })
+				defer c.Close()
+				r := c.Drive(t, func(int, time.Duration) float64 { return 5000 }, 1, 20*time.Second)
+				admitted := r.Between(0, time.Hour)
+				t.Logf("%.0f were admitted, refusals %v", admitted, r.Reasons)
+				within(t, "admitted", admitted, tt.least, 3000+1000+20_000)
+				r = c.Drive(t, func(int, time.Duration) float64 { return 5000 }, 1, 20*time.Second)
+				within(t, "admitted of the day", admitted+r.Between(0, time.Hour), 1, 30_000)
+			})
+		})
+	}
+}
