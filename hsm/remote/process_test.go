@@ -403,15 +403,28 @@ func TestTheProcessOutlivesTheThreadThatOpenedIt(t *testing.T) {
 	var token *Token
 	var err error
 	thread := make(chan int)
-	go func() {
+	release := make(chan struct{})
+	defer close(release)
+	openOnAThread := func() {
 		runtime.LockOSThread() // without the counterpart the thread ends with the goroutine
+		if unix.Gettid() == os.Getpid() {
+			thread <- 0
+			<-release // this one never ends; kept, it leaves the next goroutine another
+			runtime.UnlockOSThread()
+			return
+		}
 		token, err = Open(t.Context(), c)
 		thread <- unix.Gettid()
-	}()
-	path := fmt.Sprintf("/proc/self/task/%d", <-thread)
+	}
+	id := 0
+	for id == 0 {
+		go openOnAThread()
+		id = <-thread
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := fmt.Sprintf("/proc/self/task/%d", id)
 	defer token.Close()
 	for {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
