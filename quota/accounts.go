@@ -123,6 +123,7 @@ func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 	for id, sc := range s.credentials {
 		if e.asNew(sc, now) {
 			delete(s.credentials, id)
+			sc.owner.lastCredential = nil
 			sc.owner.scopes--
 			forgotten++
 		}
@@ -131,6 +132,7 @@ func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 		rules := key.owner.snapshot
 		if e.asNew(&key.scope, now) && key.hotSpot.quiet(now.ns, &rules.hotSpot) && key.failures.quiet(now.ns, &rules.failures) {
 			delete(s.keys, id)
+			key.owner.lastKey = nil
 			key.owner.scopes--
 			forgotten++
 		}

@@ -95,13 +95,17 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 		if limits == nil {
 			limits = &t.limits.anyone
 		}
-		sc := s.credentials[id]
+		sc := t.lastCredential
+		if sc == nil || sc.id != id {
+			sc = s.credentials[id]
+		}
 		if sc == nil || sc.owner != t {
 			sc = &scope{owner: t, kind: credentialScope, id: id, limits: limits, rampZero: t.rampSince(r.CredentialSince, h.now)}
 			e.begin(t, sc, h.now.ns)
 			s.credentials[id] = sc
 			t.scopes++
 		}
+		t.lastCredential = sc
 		e.use(s, h, sc, limits)
 	}
 	if id := r.Key; id != (uuid.UUID{}) {
@@ -109,13 +113,17 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 		if limits == nil {
 			limits = &t.limits.key
 		}
-		key := s.keys[id]
+		key := t.lastKey
+		if key == nil || key.id != id {
+			key = s.keys[id]
+		}
 		if key == nil || key.owner != t {
 			key = &keyState{scope: scope{owner: t, kind: keyScope, id: id, limits: limits, rampZero: longAgo}}
 			e.begin(t, &key.scope, h.now.ns)
 			s.keys[id] = key
 			t.scopes++
 		}
+		t.lastKey = key
 		e.use(s, h, &key.scope, limits)
 		h.key = key
 	}

@@ -275,20 +275,22 @@ func (e events) all(yield func(Event) bool) {
 // crossings returns the soft limits that the tenant has come to and was not
 // told of yet.
 func (t *tenant) crossings(soft int64) (e events) {
-	for i, c := range [...]struct {
-		kind        EventKind
-		window      int32
-		used, limit int64
-	}{
-		{EventDaySoft, t.elastic.day, t.elastic.used, t.elastic.base(t.limits.days)},
-		{EventMonthSoft, t.month.window, t.month.used, t.limits.month},
-		{EventBandwidthSoft, t.bandwidth.window, t.bandwidth.used, t.limits.bandwidth},
-	} {
-		if line, _ := mulDiv(c.limit, soft, permille); t.soft[i] == c.window || c.used < line {
-			continue
-		}
-		t.soft[i] = c.window
-		e.list = append(e.list, Event{t.id, c.kind, c.window, c.used, c.limit})
+	lines := &t.limits.soft
+	day := lines[0]
+	if t.elastic.lowered {
+		day, _ = mulDiv(t.elastic.base(t.limits.days), soft, permille)
+	}
+	if t.elastic.used >= day && t.soft[0] != t.elastic.day {
+		t.soft[0] = t.elastic.day
+		e.list = append(e.list, Event{t.id, EventDaySoft, t.elastic.day, t.elastic.used, t.elastic.base(t.limits.days)})
+	}
+	if t.month.used >= lines[1] && t.soft[1] != t.month.window {
+		t.soft[1] = t.month.window
+		e.list = append(e.list, Event{t.id, EventMonthSoft, t.month.window, t.month.used, t.limits.month})
+	}
+	if t.bandwidth.used >= lines[2] && t.soft[2] != t.bandwidth.window {
+		t.soft[2] = t.bandwidth.window
+		e.list = append(e.list, Event{t.id, EventBandwidthSoft, t.bandwidth.window, t.bandwidth.used, t.limits.bandwidth})
 	}
 	return e
 }

@@ -307,3 +307,14 @@ func FuzzPolicy(f *testing.F) {
 		}
 	})
 }
+
+func TestTiersAreInTheirOrder(t *testing.T) {
+	for i, tier := range kms.Tiers() {
+		if tierIndex(tier) != i {
+			t.Errorf("%s is at %d, not %d", tier, tierIndex(tier), i)
+		}
+	}
+	if tierIndex("lead") != tierIndex(kms.TierFree) {
+		t.Error("an unknown tier is not free")
+	}
+}

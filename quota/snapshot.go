@@ -47,10 +47,15 @@ type Snapshot struct {
 type tierSet [4]*tenantLimits
 
 func tierIndex(tier kms.Tier) int {
-	if i := slices.Index(kms.Tiers(), tier); i >= 0 {
-		return i
+	switch tier { // in the order of kms.Tiers
+	case kms.TierPlatinum:
+		return 0
+	case kms.TierGold:
+		return 1
+	case kms.TierSilver:
+		return 2
 	}
-	return len(tierSet{}) - 1 // what is not known is free
+	return 3 // what is not known is free
 }
 
 // tenantLimits are the limits of a tenant in the units of the decisions.
@@ -59,7 +64,8 @@ type tenantLimits struct {
 	tier      int
 	days      dayRules
 	month     int64
-	bandwidth int64 // bytes a day
+	bandwidth int64    // bytes a day
+	soft      [3]int64 // lines of day, month and bandwidth at which their owner is told
 	stored    [objectKinds]int64
 	versions  int64
 	key       scopeLimits // of a key that has none of its own
@@ -160,6 +166,9 @@ func (p *Policy) limits(tier int, l *TierLimits, t *TenantPolicy) *tenantLimits 
 	limits.anyone.credits = rate{perSecond: limits.credits.perSecond, burst: limits.credits.burst}
 	limits.key.credits = rate{
 		perSecond: l.CreditsPerSecond * micro / 100 * l.KeyPercent, burst: l.BurstCredits * micro / 100 * l.KeyPercent,
+	}
+	for i, limit := range [...]int64{limits.days.total, limits.month, limits.bandwidth} {
+		limits.soft[i], _ = mulDiv(limit, p.Totals.SoftPercent, 100)
 	}
 	if zone, err := time.LoadLocation(t.TimeZone); err == nil {
 		limits.zone = zone

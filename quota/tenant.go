@@ -23,20 +23,23 @@ const (
 
 // scope is what a tenant, project, credential or key has used. Its shard's
 // lock guards it.
+//
+// What every request needs stands together, here and in tenant: with many
+// tenants, fetching it from memory is most of what an admission takes.
 type scope struct {
-	owner  *tenant
-	limits *scopeLimits
-	name   string    // of a project
-	id     uuid.UUID // of the rest
-
-	credits, requests bucket
-	filled            int64 // ns to which credits are filled; a tenant's fill by another time
-	day               total
-	lease             *scopeLease // nil: no other node has a part
-	inFlight          int64       // requests that count against concurrency
-	held              int64       // open reservations that name the scope
-	rampZero          int64       // ns when it was made; far back: no ramp
-	kind              scopeKind
+	owner    *tenant
+	limits   *scopeLimits
+	id       uuid.UUID // of a tenant, credential or key
+	rampZero int64     // ns when it was made; far back: no ramp
+	filled   int64     // ns to which credits are filled; a tenant's fill by another time
+	lease    *scopeLease
+	inFlight int64 // requests that count against concurrency
+	held     int64 // open reservations that name the scope
+	kind     scopeKind
+	credits  bucket
+	day      total
+	requests bucket
+	name     string // of a project
 }
 
 // keyState is a key's scope with its breakers.
@@ -71,25 +74,29 @@ type tenant struct {
 	scope
 	snapshot *Snapshot
 	limits   *tenantLimits
-	calendar calendar
 	dayEnds  time.Time
+	// The ones used last: most requests are with the same as the one before.
+	lastCredential *scope
+	lastKey        *keyState
 
 	elastic   elastic
 	month     total
 	bandwidth total
-	refunds   bucket // what failed work may give back
-	since     int64  // ns from which limits hold
-	share     *tenantShare
-	packs     []pack
-	projects  map[string]*scope
-	stored    [objectKinds]int64 // -1: not known
-	soft      [3]int32           // the window in which the soft limit of day, month, bandwidth was told
+	soft      [3]int32 // the window in which the soft limit of day, month, bandwidth was told
 
 	// The books of the credits bucket; see Accounts.
 	granted, lost, charged, reserved int64
 	admitted, refused                uint64
 	open                             int64
-	scopes                           int64 // credentials and keys that the shard holds of it
+
+	calendar calendar
+	refunds  bucket // what failed work may give back
+	since    int64  // ns from which limits hold
+	share    *tenantShare
+	packs    []pack
+	projects map[string]*scope
+	stored   [objectKinds]int64 // -1: not known
+	scopes   int64              // credentials and keys that the shard holds of it
 }
 
 // pack is what is used of a burst pack.

@@ -37,6 +37,12 @@ func withCluster(t *testing.T, p *quota.Policy, test func(c *quotatest.Cluster, 
 		c := quotatest.NewCluster(t, 4, p, kms.TierSilver, func(int) quota.Backing { return store })
 		defer c.Close()
 		test(c, store)
+		for i, e := range c.Engines {
+			// What a node was lent is what it used, has, or lost.
+			if a, _ := e.Accounts(c.Tenant.ID); a.Available != a.Granted-a.Lost-a.Charged-a.Reserved {
+				t.Errorf("node %d: %+v", i, a)
+			}
+		}
 	})
 }
 
