@@ -231,6 +231,11 @@ func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
 	if err != nil {
 		return nil, err
 	}
+	return s.writeKey(ctx, t, id, &next, versions)
+}
+
+// writeKey writes the next state of a key that was just read.
+func (s *Store) writeKey(ctx context.Context, t *kms.Tenant, id keyID, next *storedKey, versions versionChanges) (*kms.Key, error) {
 	k := next.key // just read: nobody shares it
 	k.Tenant = t
 	k.Revision++
@@ -241,7 +246,7 @@ func (s *Store) changeKey(ctx context.Context, id keyID, revision uint64,
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.changedKey(&next, versions)
+	p, err := c.changedKey(next, versions)
 	if err != nil {
 		return nil, err
 	}

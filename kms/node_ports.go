@@ -76,18 +76,21 @@ type NodeStatus struct {
 	ID         NodeID
 	Domain     uuid.UUID // zero for the in-process engine
 	DomainName string
-	Generation uint32 // of the domain's roots; 0 for the in-process engine
-	Driver     string // "pkcs11" or "soft"
-	Model      string
-	Serial     string
-	Label      string
-	Mode       NodeMode
-	State      NodeState
-	Breaker    BreakerState
-	Enforced   bool // the token enforces the roots' unwrap templates
-	Slots      int  // that the token granted
-	SlotsNow   int  // given out now: fewer after the token was out of something
-	Busy       int
+	Generation uint32 // of the domain's newest roots; 0 for the in-process engine
+	// OldestGeneration is that of the oldest roots which exist still: of
+	// Generation, but while roots are being replaced.
+	OldestGeneration uint32
+	Driver           string // "pkcs11" or "soft"
+	Model            string
+	Serial           string
+	Label            string
+	Mode             NodeMode
+	State            NodeState
+	Breaker          BreakerState
+	Enforced         bool // the token enforces the roots' unwrap templates
+	Slots            int  // that the token granted
+	SlotsNow         int  // given out now: fewer after the token was out of something
+	Busy             int
 	// Utilisation is the share of the slot time used in the last second, 0 to 1.
 	Utilisation float64
 	BusyTime    time.Duration // slot time used in all

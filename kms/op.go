@@ -80,6 +80,13 @@ const (
 	OpKeeperShred   Op = "keeper-shred"  // notes that no copy of it can be opened
 )
 
+// What is done about a domain's roots, outside of any request.
+const (
+	OpRewrapTenant Op = "rewrap-tenant" // a tenant's sealing key
+	OpRewrapKeys   Op = "rewrap-keys"   // the keys of a tenant
+	OpRetireRoots  Op = "retire-roots"  // those of one generation are destroyed
+)
+
 // OpClass groups operations for scopes.
 type OpClass uint8
 
@@ -180,6 +187,9 @@ var ops = []OpInfo{
 	{Op: OpKeeperRevoke, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperErase, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperShred, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpRewrapTenant, Class: ClassManage, Family: "roots", Changes: true},
+	{Op: OpRewrapKeys, Class: ClassManage, Family: "roots", Changes: true},
+	{Op: OpRetireRoots, Class: ClassDestroy, Family: "roots", Changes: true},
 }
 
 var opIndex = func() map[Op]*OpInfo {

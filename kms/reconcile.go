@@ -61,10 +61,12 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundApproval(ctx, e)
 	case OpSetNodeMode:
 		return s.foundNode(ctx, e)
-	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred:
+	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		return s.foundTenant(ctx, e)
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
 		return s.foundCredential(ctx, e)
+	case OpRewrapKeys, OpRetireRoots:
+		return OutcomeFoundUnknown // how far it came; repeating it does the rest
 	}
 	return s.foundKey(ctx, e)
 }

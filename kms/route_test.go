@@ -1,6 +1,7 @@
 package kms_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type stage struct {
 	credentials []*kms.Credential
 	domain      uuid.UUID
 	generation  uint32 // of its roots
+	oldest      uint32 // of those that exist still; 0: generation
 	failOnce    string
 	reached     func(step string)
 	approvals   *approvalBook
@@ -221,7 +223,7 @@ type stageDevice struct {
 }
 
 func (s stageDevice) Status() []kms.NodeStatus {
-	return []kms.NodeStatus{{ID: "cpu"}, {ID: "a", Domain: s.domain, Generation: s.generation}}
+	return []kms.NodeStatus{{ID: "cpu"}, {ID: "a", Domain: s.domain, Generation: s.generation, OldestGeneration: cmp.Or(s.oldest, s.generation)}}
 }
 func (s stageDevice) Nodes(*kms.Work) ([]kms.NodeID, error) { return slices.Clone(s.nodes), nil }
 func (s stageDevice) CreatorNodes(uuid.UUID, kms.Spec, kms.Protection) ([]kms.NodeID, error) {

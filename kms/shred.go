@@ -151,15 +151,16 @@ func (k *Keeper) stopped() bool {
 	}
 }
 
-// opens tells whether a sealing root may exist that opens the key: one of its
-// generation or an earlier one, or a domain that is not known here.
+// opens tells whether a sealing root may exist that opens the key, or an older
+// copy of it: one of its generation or an earlier one, or one of a domain that is
+// not known here.
 func (s *Service) opens(sealing SealingKey) bool {
 	replaced := false
 	for _, n := range s.device.Status() {
 		if n.Domain != sealing.Domain {
 			continue
 		}
-		if n.Generation <= sealing.RootGeneration {
+		if n.OldestGeneration <= sealing.RootGeneration {
 			return true
 		}
 		replaced = true

@@ -219,20 +219,22 @@ func TestShreddingIsNotedOnceNoRootOpensACopy(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		void       time.Duration // after the present
-		generation uint32        // of the domain's roots now
+		generation uint32        // of the domain's newest roots now
+		oldest     uint32        // of those that exist still
 		elsewhere  bool          // the domain is not known here
 		want       kms.TenantState
 	}{
-		{"date passed, root replaced", -time.Second, 2, false, kms.TenantShredded},
-		{"at its date", 0, 2, false, kms.TenantShredded},
-		{"before its date", time.Second, 2, false, kms.TenantDeleted},
-		{"the same root still", -time.Second, 1, false, kms.TenantDeleted},
-		{"nobody knows of the root", -time.Second, 2, true, kms.TenantDeleted},
+		{"date passed, root replaced", -time.Second, 2, 2, false, kms.TenantShredded},
+		{"at its date", 0, 2, 2, false, kms.TenantShredded},
+		{"before its date", time.Second, 2, 2, false, kms.TenantDeleted},
+		{"the same root still", -time.Second, 1, 1, false, kms.TenantDeleted},
+		{"root replaced and not retired", -time.Second, 2, 1, false, kms.TenantDeleted},
+		{"nobody knows of the root", -time.Second, 2, 2, true, kms.TenantDeleted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := keep(t, func(s *stage) {
 				deleting(time.Hour)(s)
-				s.generation = c.generation
+				s.generation, s.oldest = c.generation, c.oldest
 				t := s.key.Tenant
 				t.State = kms.TenantDeleted
 				t.Deletion = &kms.Deletion{Requested: stageNow.Add(-time.Hour), Erased: stageNow.Add(-time.Minute), Void: stageNow.Add(c.void)}
