@@ -30,8 +30,9 @@ func (d *Device) loadVersion(n *node, key *kms.Key, v *kms.Version) (Handle, err
 	}
 	var h Handle
 	began := d.clock()
+	header, _ := parseBlob(v.Blob) // it was opened
 	err = n.load(nil, func() (err error) {
-		h, err = n.token.Load(material, key.Spec, key.Usage)
+		h, err = n.loadMaterial(header.generation, material, key.Spec, key.Usage)
 		return err
 	})
 	if err == nil {
@@ -52,7 +53,7 @@ func wrapBlob(err error) error {
 func (d *Device) sealingHandle(n *node, k kms.SealingKey) (*cacheEntry, error) {
 	entry, _, err := n.cache.acquire(k.Tenant, k.ID, source{}, func() (h Handle, err error) {
 		err = n.load(nil, func() (err error) {
-			h, err = n.token.LoadSealingKey(k.Wrapped)
+			h, err = n.loadSealingKey(k)
 			return err
 		})
 		return h, err
@@ -89,15 +90,20 @@ func (d *Device) withSealing(n *node, k kms.SealingKey, plan func(Handle) *Call)
 	return nil, err
 }
 
-// openOn opens a blob on a node. A blob of another kind, domain or root
-// generation, or one that does not open in this context, is errBlob.
+// openOn opens a blob on a node. A blob of another kind or domain, one that
+// needs a root which exists no more, or one that does not open in this context,
+// is errBlob.
 func (d *Device) openOn(n *node, k kms.SealingKey, sc sealContext, blob []byte) ([]byte, error) {
 	h, ok := parseBlob(blob)
-	if !ok || h.kind != sc.kind || h.domain != n.domain.ID || h.generation != n.domain.Generation || k.Domain != n.domain.ID {
+	if !ok || h.kind != sc.kind || h.domain != n.domain.ID || k.Domain != n.domain.ID ||
+		!n.domain.has(k.RootGeneration) || h.root() != 0 && !n.domain.has(h.root()) {
 		return nil, errBlob
 	}
 	call, err := d.withSealing(n, k, func(handle Handle) *Call { return openCall(sc, handle, blob) })
 	if err != nil {
+		if lacksRoot(err) {
+			return nil, err
+		}
 		if c := ClassOf(err); c == ClassRequest || c == ClassAmbiguous && n.healthy() {
 			return nil, wrapBlob(err)
 		}

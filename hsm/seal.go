@@ -13,7 +13,9 @@ import (
 //
 //	"SLB1" | kind u8 | domain id 16 | root generation u32be | nonce 12 | ciphertext | tag 16
 //
-// It is AES-256-GCM under a tenant's sealing key, done inside a token. The
+// The generation is that of the domain's roots when the blob was made; of kind
+// 1 it is the one whose key root wraps what is inside. The blob is AES-256-GCM
+// under a tenant's sealing key, done inside a token. The
 // additional data is the header (all before the ciphertext) and then each
 // field of the context as u32be length and bytes, so that a blob opens only
 // in the row it was made for. What is sealed is 32 zero bytes and the
@@ -40,6 +42,15 @@ type blobHeader struct {
 	kind       blobKind
 	domain     uuid.UUID
 	generation uint32
+}
+
+// root returns the generation of the key root without which the contents are of
+// no use; 0 when the blob needs none but the sealing key's.
+func (h blobHeader) root() uint32 {
+	if h.kind == blobWrapped {
+		return h.generation
+	}
+	return 0
 }
 
 func appendBlobHeader(b []byte, h blobHeader, nonce []byte) []byte {

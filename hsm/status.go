@@ -43,7 +43,7 @@ func (s *seat) status() kms.NodeStatus {
 		BusyTime: time.Duration(s.tally.busy.Load()), Loads: s.tally.loads.Load(), LoadCosts: s.tally.loadCosts(),
 	}
 	if d := s.config.Domain; d != nil {
-		st.Domain, st.DomainName, st.Generation = d.ID, d.Name, d.Generation
+		st.Domain, st.DomainName, st.Generation, st.OldestGeneration = d.ID, d.Name, d.Generation, d.Oldest()
 	}
 	if e := s.lastErr.Load(); e != nil {
 		st.LastError = *e

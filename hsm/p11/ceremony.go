@@ -12,7 +12,6 @@ import (
 	"github.com/miekg/pkcs11"
 
 	"github.com/sluice-kms/sluice/hsm"
-	"github.com/sluice-kms/sluice/kms"
 )
 
 // minBackups is the number of backup tokens a domain begins with: the roots
@@ -96,15 +95,8 @@ func Ceremony(ctx context.Context, cfg CeremonyConfig) (*hsm.Domain, error) {
 		return nil, err
 	}
 	c := &ceremony{cfg: cfg}
-	domain, err := c.run(ctx)
+	domain, err := c.make(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ceremony: %w", err)
-	}
-	if cfg.Domain != nil {
-		joined := *cfg.Domain
-		domain = &joined
-	}
-	if domain.SelfTests, err = c.selfTests(ctx, domain); err != nil {
 		return nil, fmt.Errorf("ceremony: %w", err)
 	}
 	if cfg.Domain != nil && len(domain.SelfTests) == len(cfg.Domain.SelfTests) {
@@ -113,9 +105,20 @@ func Ceremony(ctx context.Context, cfg CeremonyConfig) (*hsm.Domain, error) {
 	return domain, nil
 }
 
+// make is the ceremony with the keys of the self-test.
+func (c *ceremony) make(ctx context.Context) (*hsm.Domain, error) {
+	domain, err := c.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	domain.SelfTests, err = c.selfTests(ctx, domain)
+	return domain, err
+}
+
 // ceremony is a ceremony under way.
 type ceremony struct {
 	cfg     CeremonyConfig
+	replace bool     // the roots get another generation: see Replace
 	parties []*party // the backups first
 }
 
@@ -126,8 +129,8 @@ type party struct {
 	conn     *connection
 	session  *session
 	wrapping *mechanism
-	ids      map[rootKind]rootID
-	roots    map[rootKind]pkcs11.ObjectHandle
+	ids      []rootID // of the domain's roots
+	roots    map[rootID]pkcs11.ObjectHandle
 }
 
 func (p *party) String() string {
@@ -156,8 +159,8 @@ func (c *ceremony) run(ctx context.Context) (domain *hsm.Domain, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range rootKinds {
-		if err := c.ensure(rootID{domain.ID, domain.Generation, kind}); err != nil {
+	for _, id := range rootIDs(domain) {
+		if err := c.ensure(id, domain); err != nil {
 			return nil, err
 		}
 	}
@@ -195,10 +198,7 @@ func (t *CeremonyToken) place() place {
 
 // identify finds the domain whose roots the tokens hold, or names a new one.
 func (c *ceremony) identify() (*hsm.Domain, error) {
-	domain := &hsm.Domain{Name: c.cfg.Name, Generation: 1}
-	if d := c.cfg.Domain; d != nil {
-		domain.ID, domain.Generation = d.ID, d.Generation
-	}
+	domain := c.describe()
 	for _, p := range c.parties {
 		for _, kind := range rootKinds {
 			roots, err := p.conn.findRoots(kind)
@@ -209,9 +209,8 @@ func (c *ceremony) identify() (*hsm.Domain, error) {
 				if domain.ID == uuid.Nil() {
 					domain.ID = id.domain
 				}
-				if id.domain != domain.ID {
-					return nil, driverError(hsm.ClassRequest, "ceremony",
-						fmt.Sprintf("token %s holds a root of another domain", p))
+				if err := c.belongs(id, domain); err != nil {
+					return nil, fmt.Errorf("token %s: %w", p, err)
 				}
 			}
 		}
@@ -220,10 +219,7 @@ func (c *ceremony) identify() (*hsm.Domain, error) {
 		domain.ID = uuid.NewV4()
 	}
 	for _, p := range c.parties {
-		p.ids = make(map[rootKind]rootID)
-		for _, kind := range rootKinds {
-			p.ids[kind] = rootID{domain.ID, domain.Generation, kind}
-		}
+		p.ids = rootIDs(domain)
 		if err := p.locate(); err != nil {
 			return nil, fmt.Errorf("token %s: %w", p, err)
 		}
@@ -231,12 +227,50 @@ func (c *ceremony) identify() (*hsm.Domain, error) {
 	return domain, nil
 }
 
+// describe returns what is known of the domain before the tokens are asked:
+// the check values of new roots are filled in when all tokens hold them.
+func (c *ceremony) describe() *hsm.Domain {
+	if c.cfg.Domain == nil {
+		return &hsm.Domain{Name: c.cfg.Name, Generation: 1}
+	}
+	domain := *c.cfg.Domain
+	if c.replace {
+		domain.Earlier = domain.Generations()
+		domain.Generation++
+		domain.KeyRootCheck, domain.SealingRootCheck, domain.SelfTests = nil, nil, nil
+	}
+	return &domain
+}
+
+// belongs refuses a root of another domain, and one that tells of a description
+// which the ceremony was not given.
+func (c *ceremony) belongs(id rootID, domain *hsm.Domain) error {
+	switch {
+	case id.domain != domain.ID:
+		return driverError(hsm.ClassRequest, "ceremony", "it holds a root of another domain")
+	case c.cfg.Domain == nil && id.generation != domain.Generation:
+		return driverError(hsm.ClassRequest, "ceremony", "the domain's roots were replaced before; its description is needed")
+	}
+	return nil
+}
+
+// rootIDs lists the domain's roots, the oldest first.
+func rootIDs(domain *hsm.Domain) []rootID {
+	var ids []rootID
+	for _, g := range domain.Generations() {
+		for _, kind := range rootKinds {
+			ids = append(ids, rootID{domain.ID, g.Generation, kind})
+		}
+	}
+	return ids
+}
+
 // locate finds the roots that the token holds, and again after a log-out,
 // which makes handles of private objects invalid.
 func (p *party) locate() error {
-	p.roots = make(map[rootKind]pkcs11.ObjectHandle)
-	for kind, id := range p.ids {
-		roots, err := p.conn.findRoots(kind)
+	p.roots = make(map[rootID]pkcs11.ObjectHandle)
+	for _, id := range p.ids {
+		roots, err := p.conn.findRoots(id.kind)
 		if err != nil {
 			return err
 		}
@@ -250,20 +284,21 @@ func (p *party) locate() error {
 		if err := p.conn.checkFrozen(root, p.backup); err != nil {
 			return err
 		}
-		p.roots[kind] = root
+		p.roots[id] = root
 	}
 	return nil
 }
 
-// ensure generates the root on the first backup token if no token holds it.
-func (c *ceremony) ensure(id rootID) error {
+// ensure generates the root on the first backup token if no token holds it and
+// it is new.
+func (c *ceremony) ensure(id rootID, domain *hsm.Domain) error {
 	for _, p := range c.parties {
-		if _, ok := p.roots[id.kind]; ok {
-			return c.requireBackup(id.kind)
+		if _, ok := p.roots[id]; ok {
+			return c.requireBackup(id)
 		}
 	}
-	if c.cfg.Domain != nil {
-		return driverError(hsm.ClassRequest, "ceremony", "no token holds the domain's "+id.kind.label())
+	if isNew := id.generation == domain.Generation && domain.KeyRootCheck == nil; !isNew {
+		return driverError(hsm.ClassRequest, "ceremony", "no token holds the domain's "+id.String())
 	}
 	p := c.parties[0]
 	template, free := id.template(true, pkcs11.NewAttribute(pkcs11.CKA_VALUE_LEN, rootKeySize))
@@ -273,53 +308,70 @@ func (c *ceremony) ensure(id rootID) error {
 	if err != nil {
 		return moduleError("C_GenerateKey", err)
 	}
-	p.roots[id.kind] = root
-	c.progress("generated the %s on backup token %s", id.kind.label(), p)
+	p.roots[id] = root
+	c.progress("generated the %s on backup token %s", id, p)
 	return p.conn.checkFrozen(root, true)
 }
 
 // giver returns the backup token that the root is taken from.
-func (c *ceremony) giver(kind rootKind) *party {
+func (c *ceremony) giver(id rootID) *party {
 	for _, p := range c.parties {
-		if _, ok := p.roots[kind]; ok && p.backup {
+		if _, ok := p.roots[id]; ok && p.backup {
 			return p
 		}
 	}
 	return nil
 }
 
-func (c *ceremony) requireBackup(kind rootKind) error {
-	if c.giver(kind) == nil {
-		return driverError(hsm.ClassRequest, "ceremony", "only members hold the "+kind.label()+", from which it cannot be taken")
+func (c *ceremony) requireBackup(id rootID) error {
+	if c.giver(id) == nil {
+		return driverError(hsm.ClassRequest, "ceremony", "only members hold the "+id.String()+", from which it cannot be taken")
 	}
 	return nil
 }
 
-// compare verifies that all tokens hold the same roots and fills in the
-// domain's check values.
+// compare verifies that all tokens hold the same roots and fills in the check
+// values of those that are new.
 func (c *ceremony) compare(domain *hsm.Domain) error {
-	checks := map[rootKind]*[]byte{keyRoot: &domain.KeyRootCheck, sealingRoot: &domain.SealingRootCheck}
-	if d := c.cfg.Domain; d != nil {
-		domain.KeyRootCheck, domain.SealingRootCheck = d.KeyRootCheck, d.SealingRootCheck
-	}
+	checks := checksOf(domain)
 	for _, p := range c.parties {
-		for kind, check := range checks {
-			blob, err := p.session.wrapCheckKey(p.wrapping, p.roots[kind])
+		for _, id := range rootIDs(domain) {
+			value, err := p.checkValue(id)
 			if err != nil {
 				return fmt.Errorf("token %s: %w", p, err)
 			}
-			value := checkValue(blob)
-			if *check == nil {
-				*check = value
+			if checks[id] == nil {
+				checks[id] = value
 			}
-			if !bytes.Equal(*check, value) {
+			if !bytes.Equal(checks[id], value) {
 				return driverError(hsm.ClassRootGone, "ceremony",
-					fmt.Sprintf("token %s holds another %s", p, kind.label()))
+					fmt.Sprintf("token %s holds another %s", p, id))
 			}
 		}
 		c.progress("token %s holds the domain's roots", p)
 	}
+	domain.KeyRootCheck = checks[rootID{domain.ID, domain.Generation, keyRoot}]
+	domain.SealingRootCheck = checks[rootID{domain.ID, domain.Generation, sealingRoot}]
 	return nil
+}
+
+// checksOf returns the check values that the description has, nil for others.
+func checksOf(domain *hsm.Domain) map[rootID][]byte {
+	checks := make(map[rootID][]byte)
+	for _, g := range domain.Generations() {
+		checks[rootID{domain.ID, g.Generation, keyRoot}] = g.KeyRootCheck
+		checks[rootID{domain.ID, g.Generation, sealingRoot}] = g.SealingRootCheck
+	}
+	return checks
+}
+
+// checkValue computes the check value of a root that the token holds.
+func (p *party) checkValue(id rootID) ([]byte, error) {
+	blob, err := p.session.wrapCheckKey(p.wrapping, p.roots[id])
+	if err != nil {
+		return nil, err
+	}
+	return checkValue(blob), nil
 }
 
 // close ends all connections.
@@ -332,104 +384,4 @@ func (c *ceremony) close() error {
 		errs = append(errs, p.conn.close())
 	}
 	return errors.Join(errs...)
-}
-
-// selfTestKeys are the keys of a domain's self-test: one for every mechanism
-// whose presence does not follow from another's.
-var selfTestKeys = []keyKind{
-	{kms.SpecAES256, kms.UsageEncryptDecrypt},
-	{kms.SpecRSA2048, kms.UsageSignVerify},
-	{kms.SpecRSA2048, kms.UsageEncryptDecrypt},
-	{kms.SpecP256, kms.UsageSignVerify},
-	{kms.SpecP384, kms.UsageSignVerify},
-	{kms.SpecP521, kms.UsageSignVerify},
-	{kms.SpecSecp256k1, kms.UsageSignVerify},
-	{kms.SpecHMAC224, kms.UsageGenerateVerifyMAC},
-	{kms.SpecHMAC256, kms.UsageGenerateVerifyMAC},
-	{kms.SpecHMAC384, kms.UsageGenerateVerifyMAC},
-	{kms.SpecHMAC512, kms.UsageGenerateVerifyMAC},
-}
-
-// vendorSelfTestKeys are the same for what profiles describe.
-var vendorSelfTestKeys = []keyKind{
-	{kms.SpecSM4, kms.UsageEncryptDecrypt},
-	{kms.SpecSM2, kms.UsageSignVerify},
-	{kms.SpecSM2, kms.UsageEncryptDecrypt},
-	{kms.SpecHMACSM3, kms.UsageGenerateVerifyMAC},
-}
-
-// selfTestsWanted are those of PKCS#11's own keys, and those that the profile
-// of some member describes.
-func (c *ceremony) selfTestsWanted() ([]keyKind, error) {
-	wanted := slices.Clone(selfTestKeys)
-	for _, m := range c.cfg.Members {
-		profile, err := loadProfile(m.Profile)
-		if err != nil {
-			return nil, err
-		}
-		for _, kind := range vendorSelfTestKeys {
-			if profile.describes(kind.spec) && !slices.Contains(wanted, kind) {
-				wanted = append(wanted, kind)
-			}
-		}
-	}
-	return wanted, nil
-}
-
-// selfTests returns the domain's and generates those that it lacks, each on
-// the first member that can.
-func (c *ceremony) selfTests(ctx context.Context, domain *hsm.Domain) ([]hsm.SelfTestKey, error) {
-	wanted, err := c.selfTestsWanted()
-	if err != nil {
-		return nil, err
-	}
-	made := make(map[keyKind]hsm.SelfTestKey)
-	for _, k := range domain.SelfTests {
-		made[keyKind{k.Spec, k.Usage}] = k
-	}
-	had := len(domain.SelfTests)
-	for _, m := range c.cfg.Members {
-		missing := slices.DeleteFunc(slices.Clone(wanted), func(kind keyKind) bool { _, ok := made[kind]; return ok })
-		if len(missing) == 0 {
-			break
-		}
-		if err := c.selfTestsOf(ctx, m, domain, missing, made); err != nil {
-			return nil, err
-		}
-	}
-	tests := slices.Clone(domain.SelfTests)
-	for _, kind := range wanted {
-		key, ok := made[kind]
-		if ok && !slices.ContainsFunc(tests[:had], func(k hsm.SelfTestKey) bool { return keyKind{k.Spec, k.Usage} == kind }) {
-			tests = append(tests, key)
-		}
-	}
-	return tests, nil
-}
-
-func (c *ceremony) selfTestsOf(ctx context.Context, m CeremonyToken, domain *hsm.Domain, missing []keyKind, made map[keyKind]hsm.SelfTestKey) (err error) {
-	t, err := Open(ctx, Config{Module: m.Module, Env: m.Env, InitArgs: m.InitArgs,
-		TokenLabel: m.TokenLabel, TokenSerial: m.TokenSerial, Profile: m.Profile, PIN: m.UserPIN, Domain: *domain})
-	if err != nil {
-		return fmt.Errorf("open member %s: %w", m.TokenLabel, err)
-	}
-	defer func() { err = errors.Join(err, t.Close()) }()
-	for _, kind := range missing {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		g, err := t.Generate(kind.spec, kind.usage)
-		if err != nil {
-			// What this member cannot make, another may; only a member that
-			// fails its canary stops the ceremony.
-			if probe := t.Probe(); probe != nil {
-				return errors.Join(err, probe)
-			}
-			c.progress("member %s cannot hold %s", m.TokenLabel, kind.spec)
-			continue
-		}
-		made[kind] = hsm.SelfTestKey{Spec: kind.spec, Usage: kind.usage, Material: g.Material, PublicKey: g.PublicKey}
-		c.progress("made the self-test key for %s, %s", kind.spec, kind.usage)
-	}
-	return nil
 }

@@ -112,8 +112,8 @@ func TestAnInterruptedCeremonyCanBeRepeated(t *testing.T) {
 	for _, stop := range []string{
 		"generated the sluice key root",
 		"generated the sluice sealing root",
-		"moved the sluice key root from backup-a",
-		"moved the sluice sealing root from backup-a",
+		"moved the sluice key root, generation 1, from backup-a",
+		"moved the sluice sealing root, generation 1, from backup-a",
 		"token backup-b",
 	} {
 		ctx, cancel := context.WithCancelCause(context.Background())

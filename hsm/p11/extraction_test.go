@@ -423,8 +423,12 @@ func TestTheUserCannotExtractTheRootsOfABackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := c.parties[0]
-	f := &theft{thief: newThief(t, p.conn, p.wrapping, p.roots), blobs: make(map[rootKind][]byte), loaded: make(map[string]pkcs11.ObjectHandle)}
-	for kind, root := range p.roots {
+	roots := make(map[rootKind]pkcs11.ObjectHandle)
+	for id, root := range p.roots {
+		roots[id.kind] = root
+	}
+	f := &theft{thief: newThief(t, p.conn, p.wrapping, roots), blobs: make(map[rootKind][]byte), loaded: make(map[string]pkcs11.ObjectHandle)}
+	for kind, root := range roots {
 		f.loaded[kind.label()] = root
 		blob, err := p.session.wrapCheckKey(p.wrapping, root)
 		if err != nil {
@@ -446,7 +450,7 @@ func TestTheUserCannotExtractTheRootsOfABackup(t *testing.T) {
 	f.becomeTrusted()
 	f.derive()
 	// Nothing of the above failed because the session or the login was gone.
-	if _, err := p.session.wrapCheckKey(p.wrapping, p.roots[keyRoot]); err != nil {
+	if _, err := p.session.wrapCheckKey(p.wrapping, roots[keyRoot]); err != nil {
 		t.Error(err)
 	}
 }

@@ -33,7 +33,7 @@ var (
 
 var canaryKind = keyKind{kms.SpecAES256, kms.UsageEncryptDecrypt}
 
-// Probe unwraps a blob under each root and encrypts a known block with what
+// Probe unwraps a blob under each of the newest roots and encrypts a known block with what
 // the blob holds: what a token can do that serves. It takes 1 ms or so on
 // SoftHSM and leaves behind what an unwrap leaves in the module.
 func (t *Token) Probe() error {
@@ -74,14 +74,26 @@ func (t *Token) Enforces() (bool, error) {
 		return false, err
 	}
 	for _, kind := range rootKinds {
-		for _, keyType := range []uint{pkcs11.CKK_AES, pkcs11.CKK_GENERIC_SECRET} {
-			as := attempt{kind, t.checkBlobs[kind], pkcs11.CKO_SECRET_KEY, keyType}
-			if refused, err := t.refusesAll(as); err != nil || !refused {
-				return false, err
-			}
+		if refused, err := t.enforcesRoot(kind, t.roots[kind], t.checkBlobs[kind]); err != nil || !refused {
+			return false, err
+		}
+	}
+	for id, root := range t.earlier {
+		if refused, err := t.enforcesRoot(id.kind, root.object, root.blob); err != nil || !refused {
+			return false, err
 		}
 	}
 	return t.enforcesVendor()
+}
+
+func (t *Token) enforcesRoot(kind rootKind, root pkcs11.ObjectHandle, blob []byte) (bool, error) {
+	for _, keyType := range []uint{pkcs11.CKK_AES, pkcs11.CKK_GENERIC_SECRET} {
+		as := attempt{kind, root, blob, pkcs11.CKO_SECRET_KEY, keyType}
+		if refused, err := t.refusesAll(as); err != nil || !refused {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // enforcesVendor tries the same with the domain's self-test keys of vendors'
@@ -89,7 +101,7 @@ func (t *Token) Enforces() (bool, error) {
 func (t *Token) enforcesVendor() (bool, error) {
 	for _, test := range t.vendorTests {
 		k := t.conn.keyType(test.Spec)
-		if refused, err := t.refusesAll(attempt{keyRoot, test.Material, k.class, k.id}); err != nil || !refused {
+		if refused, err := t.refusesAll(attempt{keyRoot, t.roots[keyRoot], test.Material, k.class, k.id}); err != nil || !refused {
 			return false, err
 		}
 	}
@@ -98,13 +110,14 @@ func (t *Token) enforcesVendor() (bool, error) {
 
 // attempt is a blob of a root that is to be unwrapped as a key of a type.
 type attempt struct {
-	root           rootKind
+	kind           rootKind
+	root           pkcs11.ObjectHandle
 	blob           []byte
 	class, keyType uint
 }
 
 func (t *Token) refusesAll(a attempt) (bool, error) {
-	for _, try := range a.root.bypasses() {
+	for _, try := range a.kind.bypasses() {
 		if refused, err := t.refuses(a, try); err != nil || !refused {
 			return false, err
 		}
@@ -137,7 +150,7 @@ func (t *Token) refuses(a attempt, try []*pkcs11.Attribute) (bool, error) {
 		pkcs11.NewAttribute(pkcs11.CKA_KEY_TYPE, a.keyType),
 		pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
 	}, try...)
-	object, err := t.unwrapLocked(t.roots[a.root], a.blob, template)
+	object, err := t.unwrapLocked(a.root, a.blob, template)
 	if err != nil {
 		switch hsm.ClassOf(err) {
 		case hsm.ClassRequest:
@@ -151,7 +164,7 @@ func (t *Token) refuses(a attempt, try []*pkcs11.Attribute) (bool, error) {
 		}
 		return false, err
 	}
-	kept, err := t.loader.meets(object, a.root.unwrapTemplate())
+	kept, err := t.loader.meets(object, a.kind.unwrapTemplate())
 	t.loader.destroy(object)
 	return kept, err
 }

@@ -227,6 +227,27 @@ func (t *Token) LoadSealingKey(material []byte) (hsm.Handle, error) {
 	return t.load(material, keyKind{kms.SpecAES256, kms.UsageEncryptDecrypt}, t.roots[sealingRoot])
 }
 
+// LoadEarlier implements hsm.EarlierLoader.
+func (t *Token) LoadEarlier(generation uint32, material []byte, spec kms.Spec, usage kms.Usage) (hsm.Handle, error) {
+	if _, err := t.conn.keyTypeFor(spec, usage); err != nil {
+		return 0, err
+	}
+	return t.loadEarlier(keyRoot, generation, material, keyKind{spec, usage})
+}
+
+// LoadEarlierSealingKey implements hsm.EarlierLoader.
+func (t *Token) LoadEarlierSealingKey(generation uint32, material []byte) (hsm.Handle, error) {
+	return t.loadEarlier(sealingRoot, generation, material, keyKind{kms.SpecAES256, kms.UsageEncryptDecrypt})
+}
+
+func (t *Token) loadEarlier(kind rootKind, generation uint32, material []byte, key keyKind) (hsm.Handle, error) {
+	root, ok := t.earlier[rootID{t.domain, generation, kind}]
+	if !ok {
+		return 0, driverError(hsm.ClassUnsupported, "C_UnwrapKey", "the token does not hold the material's root")
+	}
+	return t.load(material, key, root.object)
+}
+
 func (t *Token) load(material []byte, kind keyKind, root pkcs11.ObjectHandle) (hsm.Handle, error) {
 	k := t.conn.keyType(kind.spec)
 	if len(material) == 0 || len(material) > maxMaterial || len(material)%8 != 0 ||

@@ -40,6 +40,11 @@ type rootID struct {
 	kind       rootKind
 }
 
+// String names the root to people.
+func (r rootID) String() string {
+	return fmt.Sprintf("%s, generation %d", r.kind.label(), r.generation)
+}
+
 // rootIDSize is the length of an encoded rootID in bytes.
 const rootIDSize = 16 + 4 + 1
 
@@ -137,6 +142,17 @@ func (o objects) findRoots(kind rootKind) (map[pkcs11.ObjectHandle]rootID, error
 	return roots, nil
 }
 
+// holds tells whether the token has an object with the root's id.
+func (o objects) holds(id rootID) (bool, error) {
+	roots, err := o.findRoots(id.kind)
+	for _, have := range roots {
+		if have == id {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
 // findRoot returns the one root with the id.
 func (o objects) findRoot(id rootID) (pkcs11.ObjectHandle, error) {
 	roots, err := o.findRoots(id.kind)
@@ -151,7 +167,7 @@ func (o objects) findRoot(id rootID) (pkcs11.ObjectHandle, error) {
 	}
 	if len(found) != 1 {
 		return 0, driverError(hsm.ClassRootGone, "find root",
-			fmt.Sprintf("the token has %d objects for the domain's %s, not one", len(found), id.kind.label()))
+			fmt.Sprintf("the token has %d objects for the domain's %s, not one", len(found), id))
 	}
 	return found[0], nil
 }

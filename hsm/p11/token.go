@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/hsm"
 
@@ -40,9 +41,14 @@ type Token struct {
 	conn     *connection
 	info     hsm.TokenInfo
 	wrapping *mechanism
-	roots    map[rootKind]pkcs11.ObjectHandle
+	domain   uuid.UUID
+	roots    map[rootKind]pkcs11.ObjectHandle // the newest
 	// checkBlobs are checkKey wrapped under each root: the canary's material.
 	checkBlobs map[rootKind][]byte
+	// earlier are the roots of earlier generations that the token holds.
+	earlier map[rootID]earlierRoot
+	// backup: the roots are a backup token's.
+	backup bool
 	// vendorTests are the domain's self-test keys of what the profile describes.
 	vendorTests []hsm.SelfTestKey
 
@@ -57,16 +63,25 @@ type Token struct {
 }
 
 var (
-	_ hsm.Token   = (*Token)(nil)
-	_ hsm.Session = (*session)(nil)
+	_ hsm.Token         = (*Token)(nil)
+	_ hsm.EarlierLoader = (*Token)(nil)
+	_ hsm.Session       = (*session)(nil)
 )
+
+// earlierRoot is a root of an earlier generation.
+type earlierRoot struct {
+	object pkcs11.ObjectHandle
+	blob   []byte // checkKey wrapped under it
+}
 
 // heldSessions are those that a Token opens for itself.
 const heldSessions = 4
 
 // Open initialises the module, logs in and verifies that the token holds the
 // domain's roots: by their check values and by their attributes, since a root
-// that could be extracted or used to decrypt would protect nothing. A wrong
+// that could be extracted or used to decrypt would protect nothing. Of roots of
+// earlier generations it verifies those that are there: while they are retired
+// some tokens have lost theirs already. A wrong
 // PIN is ClassPIN, a token that is not there ClassTokenDown, and roots that
 // are missing, others or not frozen ClassRootGone.
 //
@@ -86,16 +101,21 @@ func Open(ctx context.Context, cfg Config) (*Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Token{
-		conn:       conn,
-		info:       tokenInfo(conn),
-		roots:      make(map[rootKind]pkcs11.ObjectHandle),
-		checkBlobs: make(map[rootKind][]byte),
-	}
+	t := newToken(conn)
 	if err := t.open(ctx, &cfg.Domain); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+func newToken(conn *connection) *Token {
+	return &Token{
+		conn:       conn,
+		info:       tokenInfo(conn),
+		roots:      make(map[rootKind]pkcs11.ObjectHandle),
+		checkBlobs: make(map[rootKind][]byte),
+		earlier:    make(map[rootID]earlierRoot),
+	}
 }
 
 func tokenInfo(c *connection) hsm.TokenInfo {
@@ -129,11 +149,13 @@ func (t *Token) open(ctx context.Context, domain *hsm.Domain) (err error) {
 	if t.wrapping, err = t.generator.wrapMechanism(); err != nil {
 		return err
 	}
-	for kind, check := range map[rootKind][]byte{keyRoot: domain.KeyRootCheck, sealingRoot: domain.SealingRootCheck} {
+	t.domain = domain.ID
+	checks := checksOf(domain)
+	for _, id := range rootIDs(domain) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := t.adopt(rootID{domain.ID, domain.Generation, kind}, check); err != nil {
+		if err := t.adopt(id, checks[id], id.generation == domain.Generation); err != nil {
 			return err
 		}
 	}
@@ -145,13 +167,19 @@ func (t *Token) open(ctx context.Context, domain *hsm.Domain) (err error) {
 	return t.Probe()
 }
 
-// adopt finds a root and verifies that it is the domain's and frozen.
-func (t *Token) adopt(id rootID, check []byte) error {
+// adopt finds a root and verifies that it is the domain's and frozen. One of an
+// earlier generation may be missing.
+func (t *Token) adopt(id rootID, check []byte, newest bool) error {
+	if !newest {
+		if held, err := t.conn.holds(id); err != nil || !held {
+			return err
+		}
+	}
 	root, err := t.conn.findRoot(id)
 	if err != nil {
 		return err
 	}
-	if err := t.conn.checkFrozen(root, false); err != nil {
+	if err := t.conn.checkFrozen(root, t.backup); err != nil {
 		return err
 	}
 	blob, err := t.generator.wrapCheckKey(t.wrapping, root)
@@ -159,9 +187,13 @@ func (t *Token) adopt(id rootID, check []byte) error {
 		return err
 	}
 	if !bytes.Equal(checkValue(blob), check) {
-		return driverError(hsm.ClassRootGone, "check root", "the token's "+id.kind.label()+" is not the domain's")
+		return driverError(hsm.ClassRootGone, "check root", "the token's "+id.String()+" is not the domain's")
 	}
-	t.roots[id.kind], t.checkBlobs[id.kind] = root, blob
+	if newest {
+		t.roots[id.kind], t.checkBlobs[id.kind] = root, blob
+	} else {
+		t.earlier[id] = earlierRoot{root, blob}
+	}
 	return nil
 }
 

@@ -27,17 +27,17 @@ type transportPair struct {
 
 // supply brings the roots that a token lacks from the backup tokens.
 func (c *ceremony) supply(target *party) (err error) {
-	missing := make(map[*party][]rootKind)
-	for _, kind := range rootKinds {
-		if _, ok := target.roots[kind]; !ok {
-			giver := c.giver(kind)
-			missing[giver] = append(missing[giver], kind)
+	missing := make(map[*party][]rootID)
+	for _, id := range target.ids {
+		if _, ok := target.roots[id]; !ok {
+			giver := c.giver(id)
+			missing[giver] = append(missing[giver], id)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	pair, err := target.newTransportPair()
+	pair, err := target.newTransportPair(true)
 	if err != nil {
 		return err
 	}
@@ -49,15 +49,17 @@ func (c *ceremony) supply(target *party) (err error) {
 	if err := c.cfg.Confirm(target.String(), print); err != nil {
 		return fmt.Errorf("the fingerprint was not confirmed: %w", err)
 	}
-	for giver, kinds := range missing {
-		if err := c.give(giver, target, pair, kinds); err != nil {
+	for giver, ids := range missing {
+		if err := c.give(giver, target, pair, ids); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *party) newTransportPair() (*transportPair, error) {
+// newTransportPair makes a pair. Only one that is not private outlives a change
+// of the login on the token itself.
+func (p *party) newTransportPair(isPrivate bool) (*transportPair, error) {
 	public := []*pkcs11.Attribute{
 		pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
 		pkcs11.NewAttribute(pkcs11.CKA_PRIVATE, false),
@@ -66,7 +68,7 @@ func (p *party) newTransportPair() (*transportPair, error) {
 	}
 	private := []*pkcs11.Attribute{
 		pkcs11.NewAttribute(pkcs11.CKA_TOKEN, false),
-		pkcs11.NewAttribute(pkcs11.CKA_PRIVATE, true),
+		pkcs11.NewAttribute(pkcs11.CKA_PRIVATE, isPrivate),
 		pkcs11.NewAttribute(pkcs11.CKA_SENSITIVE, true),
 		pkcs11.NewAttribute(pkcs11.CKA_EXTRACTABLE, false),
 		pkcs11.NewAttribute(pkcs11.CKA_UNWRAP, true),
@@ -109,21 +111,21 @@ func fingerprint(key *rsa.PublicKey) (string, error) {
 }
 
 // give moves roots from a backup token to the token whose pair it is.
-func (c *ceremony) give(giver, target *party, pair *transportPair, kinds []rootKind) error {
+func (c *ceremony) give(giver, target *party, pair *transportPair, ids []rootID) error {
 	trusted, err := giver.trust(pair.key)
 	if err != nil {
 		return fmt.Errorf("backup token %s: %w", giver, err)
 	}
 	defer giver.conn.destroy(trusted)
-	for _, kind := range kinds {
-		wrapped, err := giver.session.wrap(oaepSHA1Mechanism, trusted, giver.roots[kind])
+	for _, id := range ids {
+		wrapped, err := giver.session.wrap(oaepSHA1Mechanism, trusted, giver.roots[id])
 		if err != nil {
 			return fmt.Errorf("backup token %s: %w", giver, err)
 		}
-		if err := target.receive(target.ids[kind], pair, wrapped); err != nil {
+		if err := target.receive(id, pair, wrapped); err != nil {
 			return err
 		}
-		c.progress("moved the %s from %s to %s", kind.label(), giver, target)
+		c.progress("moved the %s, from %s to %s", id, giver, target)
 	}
 	return nil
 }
@@ -178,15 +180,20 @@ func (p *party) switchTo(user uint, pin func() ([]byte, error)) error {
 func (p *party) receive(id rootID, pair *transportPair, wrapped []byte) error {
 	template, free := id.template(p.backup)
 	defer free()
-	mech := []*pkcs11.Mechanism{pkcs11.NewMechanism(pkcs11.CKM_RSA_PKCS_OAEP,
-		pkcs11.NewOAEPParams(pkcs11.CKM_SHA_1, pkcs11.CKG_MGF1_SHA1, pkcs11.CKZ_DATA_SPECIFIED, nil))}
-	root, err := p.conn.mod.ctx.UnwrapKey(p.conn.session, mech, pair.private, wrapped, template)
+	root, err := p.unwrapRoot(pair, wrapped, template)
 	if err != nil {
-		return moduleError("C_UnwrapKey", err)
+		return err
 	}
 	if err := p.conn.checkFrozen(root, p.backup); err != nil {
 		return errors.Join(err, moduleError("C_DestroyObject", p.conn.mod.ctx.DestroyObject(p.conn.session, root)))
 	}
-	p.roots[id.kind] = root
+	p.roots[id] = root
 	return nil
+}
+
+func (p *party) unwrapRoot(pair *transportPair, wrapped []byte, template []*pkcs11.Attribute) (pkcs11.ObjectHandle, error) {
+	mech := []*pkcs11.Mechanism{pkcs11.NewMechanism(pkcs11.CKM_RSA_PKCS_OAEP,
+		pkcs11.NewOAEPParams(pkcs11.CKM_SHA_1, pkcs11.CKG_MGF1_SHA1, pkcs11.CKZ_DATA_SPECIFIED, nil))}
+	root, err := p.conn.mod.ctx.UnwrapKey(p.conn.session, mech, pair.private, wrapped, template)
+	return root, moduleError("C_UnwrapKey", err)
 }

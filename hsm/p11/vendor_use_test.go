@@ -288,7 +288,7 @@ func TestEnforcesTriesVendorKeys(t *testing.T) {
 		if _, err := f.ctx.WrapKey(f.s, f.kwp, open, object); err == nil {
 			t.Errorf("%s: a loaded key was wrapped", test.Spec)
 		}
-		if refused, err := token.refusesAll(attempt{keyRoot, test.Material, k.class, k.id}); err != nil || !refused {
+		if refused, err := token.refusesAll(attempt{keyRoot, token.roots[keyRoot], test.Material, k.class, k.id}); err != nil || !refused {
 			t.Errorf("%s under the key root: %t, %v", test.Spec, refused, err)
 		}
 	}
@@ -301,7 +301,7 @@ func TestEnforcesTriesVendorKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := token.conn.keyType(kms.SpecSM4)
-	if refused, err := token.refusesAll(attempt{keyRoot, wrapped, k.class, k.id}); err != nil || refused {
+	if refused, err := token.refusesAll(attempt{keyRoot, token.roots[keyRoot], wrapped, k.class, k.id}); err != nil || refused {
 		t.Errorf("under a root without a template: %t, %v", refused, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // version of the protocol: both sides must have the same.
-const version = 1
+const version = 2
 
 // kind says what a frame asks for or answers.
 type kind byte
@@ -26,6 +26,8 @@ const (
 	kindGenerateSealingKey
 	kindLoad
 	kindLoadSealingKey
+	kindLoadEarlier
+	kindLoadEarlierSealingKey
 	kindUnload
 	kindImport
 	kindEnforces
@@ -43,7 +45,7 @@ const maxText = 4 << 10
 
 // Bodies are sequences of fields:
 //
-//	u8, u64be  numbers
+//	u8, u32be, u64be  numbers
 //	bool       u8, 0 or 1
 //	bytes      u32be, the length and one, then the bytes; 0 is nil
 //	string     bytes that are not nil
@@ -200,15 +202,17 @@ func parseInfo(body []byte) (hsm.TokenInfo, error) {
 
 // task is a call on the token: the arguments that its kind has.
 type task struct {
-	spec   kms.Spec
-	usage  kms.Usage
-	handle hsm.Handle
-	data   []byte // material or key
+	generation uint32 // of the roots of material
+	spec       kms.Spec
+	usage      kms.Usage
+	handle     hsm.Handle
+	data       []byte // material or key
 }
 
 func (t *task) size() int { return fixedFields + len(t.spec) + len(t.usage) + len(t.data) }
 
 func (t *task) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, t.generation)
 	b = appendString(b, t.spec)
 	b = appendString(b, t.usage)
 	b = binary.BigEndian.AppendUint64(b, uint64(t.handle))
@@ -217,7 +221,7 @@ func (t *task) append(b []byte) []byte {
 
 func (t *task) parse(body []byte) error {
 	f := fields{rest: body}
-	t.spec, t.usage = kms.Spec(f.string()), kms.Usage(f.string())
+	t.generation, t.spec, t.usage = f.u32(), kms.Spec(f.string()), kms.Usage(f.string())
 	t.handle, t.data = hsm.Handle(f.u64()), f.bytes()
 	return f.end()
 }

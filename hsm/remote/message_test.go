@@ -120,7 +120,7 @@ func TestMessagesCrossUnchanged(t *testing.T) {
 		same(t, in, out, err, in.size(), len(b))
 	}))
 	t.Run("task", rapid.MakeCheck(func(t *rapid.T) {
-		in := task{spec: kms.Spec(rapid.String().Draw(t, "spec")), usage: kms.Usage(rapid.String().Draw(t, "usage")),
+		in := task{generation: rapid.Uint32().Draw(t, "generation"), spec: kms.Spec(rapid.String().Draw(t, "spec")), usage: kms.Usage(rapid.String().Draw(t, "usage")),
 			handle: hsm.Handle(rapid.Uint64().Draw(t, "handle")), data: drawBytes(t, "data")}
 		var out task
 		b := in.append(nil)

@@ -108,6 +108,7 @@ var (
 	errNotOpen    = &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: errors.New("no token is open")}
 	errNoSession  = &hsm.Error{Class: hsm.ClassSession, Call: "worker process", Err: errors.New("the line has no session")}
 	errNoImporter = &hsm.Error{Class: hsm.ClassUnsupported, Call: "Import"}
+	errNoEarlier  = &hsm.Error{Class: hsm.ClassUnsupported, Call: "LoadEarlier"}
 	errVersion    = &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: errors.New("the program is another version than the service")}
 	errLongAnswer = &hsm.Error{Class: hsm.ClassRequest, Call: "worker process", Err: errors.New("the output is longer than a session gives")}
 )
@@ -244,6 +245,8 @@ func (e *exchange) task(k kind, body []byte) (r result, err error) {
 		r.handle, err = token.Load(t.data, t.spec, t.usage)
 	case kindLoadSealingKey:
 		r.handle, err = token.LoadSealingKey(t.data)
+	case kindLoadEarlier, kindLoadEarlierSealingKey:
+		r.handle, err = loadEarlier(token, k, &t)
 	case kindUnload:
 		err = token.Unload(t.handle)
 	case kindImport:
@@ -265,4 +268,15 @@ func (e *exchange) task(k kind, body []byte) (r result, err error) {
 		err = errFrame
 	}
 	return r, err
+}
+
+func loadEarlier(token hsm.Token, k kind, t *task) (hsm.Handle, error) {
+	loader, ok := token.(hsm.EarlierLoader)
+	switch {
+	case !ok:
+		return 0, errNoEarlier
+	case k == kindLoadEarlier:
+		return loader.LoadEarlier(t.generation, t.data, t.spec, t.usage)
+	}
+	return loader.LoadEarlierSealingKey(t.generation, t.data)
 }

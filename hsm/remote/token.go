@@ -43,8 +43,8 @@ type Config struct {
 	CallLimit, SlowLimit time.Duration
 }
 
-// Token is a token that is open in a worker process. It implements hsm.Token
-// and hsm.Importer.
+// Token is a token that is open in a worker process. It implements hsm.Token,
+// hsm.EarlierLoader and hsm.Importer.
 type Token struct {
 	process              *process
 	info                 hsm.TokenInfo
@@ -59,9 +59,10 @@ type Token struct {
 }
 
 var (
-	_ hsm.Token    = (*Token)(nil)
-	_ hsm.Importer = (*Token)(nil)
-	_ hsm.Session  = (*session)(nil)
+	_ hsm.Token         = (*Token)(nil)
+	_ hsm.Importer      = (*Token)(nil)
+	_ hsm.EarlierLoader = (*Token)(nil)
+	_ hsm.Session       = (*session)(nil)
 )
 
 // Open starts the process and opens the token in it. It fails with the class
@@ -226,6 +227,19 @@ func (t *Token) Load(material []byte, spec kms.Spec, usage kms.Usage) (hsm.Handl
 // LoadSealingKey implements hsm.Token.
 func (t *Token) LoadSealingKey(material []byte) (hsm.Handle, error) {
 	r, err := t.run(kindLoadSealingKey, t.callLimit, task{data: material})
+	return r.handle, err
+}
+
+// LoadEarlier implements hsm.EarlierLoader. A driver that holds no earlier
+// roots answers with ClassUnsupported.
+func (t *Token) LoadEarlier(generation uint32, material []byte, spec kms.Spec, usage kms.Usage) (hsm.Handle, error) {
+	r, err := t.run(kindLoadEarlier, t.callLimit, task{generation: generation, spec: spec, usage: usage, data: material})
+	return r.handle, err
+}
+
+// LoadEarlierSealingKey implements hsm.EarlierLoader.
+func (t *Token) LoadEarlierSealingKey(generation uint32, material []byte) (hsm.Handle, error) {
+	r, err := t.run(kindLoadEarlierSealingKey, t.callLimit, task{generation: generation, data: material})
 	return r.handle, err
 }
 
