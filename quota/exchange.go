@@ -371,6 +371,9 @@ func (x *exchange) take(c *claim, g Grant, rules leaseRules) {
 			// From when it was asked for, so that it ends here before it
 			// ends there.
 			line.slots.slots, line.slots.until = grant.Tokens, c.sent+rules.slots*9/10
+			if c.Lines[i].Ask == 0 {
+				line.slots.until = 0 // it gave all back and is as at first
+			}
 		}
 	}
 }

@@ -20,6 +20,7 @@ type rateLease struct {
 	until     int64 // ns: to when it is lent
 	down      int64 // ns: when the store counts as away
 	emergency int64 // per second, from then on
+	steady    int64 // per second: what was lent lately, smoothed
 	burst     int64 // most that loans heap up while nothing is used
 	granted   bool  // a grant came since the line was last idle
 	idling    bool  // gave everything back with its last claim
@@ -32,6 +33,10 @@ type rateLease struct {
 	// that differ: more than all of it one node never admits, whatever the
 	// store says.
 	whole bucket
+
+	// expected is the rate at which clients come back that were told when, up
+	// to a moment: as good as demand.
+	expected, expectedTo int64
 
 	offered int64 // asked of the line since the last claim
 	head    int64 // dearest request refused lately, which is waited for
@@ -57,6 +62,19 @@ func (l *rateLease) fill(b *bucket, now int64) (granted, lost int64) {
 		}
 	}
 	return granted, lost
+}
+
+// promised returns the rate at which clients can be told to come back: what is
+// lent now, but no more than an even part or what it has been for a while. A
+// node that is the first to ask is lent what others will have in a moment.
+func (l *rateLease) promised(whole, nodes int64) int64 {
+	return max(min(max(l.perSecond, l.emergency), max(l.steady, whole/nodes)), 1)
+}
+
+// expect notes that a client was told to come back after wait, at most half as
+// much later, for its turn at a rate.
+func (l *rateLease) expect(now, wait, perSecond int64) {
+	l.expected, l.expectedTo = perSecond, max(l.expectedTo, now+wait+wait/2+2*second)
 }
 
 // bound refills the bucket of the whole limit.
@@ -85,6 +103,9 @@ func (l *rateLease) low(level int64) bool {
 // claim makes the line's part of a claim. idle gives everything back.
 func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bool) (returned int64) {
 	inst, _ := mulDiv(l.offered, second, max(passed, 1))
+	if b.last < l.expectedTo {
+		inst = max(inst, l.expected)
+	}
 	l.demand = min((l.demand+inst+1)/2, c.PerSecond*Grain*MaxDemand)
 	if l.idling = idle; idle {
 		l.demand = 0
@@ -110,6 +131,7 @@ func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bo
 // grant takes what the line was lent.
 func (l *rateLease) grant(b *bucket, g LineGrant, now int64, rules leaseRules) (granted int64) {
 	l.perSecond, l.until, l.down, l.granted = g.PerSecond*Grain, now+rules.period, now+rules.down, !l.idling
+	l.steady += (l.perSecond - l.steady) / 8
 	l.left = g.Left * Grain
 	b.level += g.Tokens * Grain
 	return g.Tokens * Grain

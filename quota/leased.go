@@ -141,7 +141,7 @@ func (e *Engine) peekLease(f *refusal, h *hold, code string, b *bucket, l *rateL
 		return true
 	}
 	l.head = max(l.head, n)
-	r := rate{perSecond: max(l.perSecond, l.emergency), burst: full.burst}
+	r := rate{perSecond: l.promised(full.perSecond, e.shared.nodesOf(h.tenant)), burst: full.burst}
 	switch {
 	case e.shared.away(h.now.ns):
 		code, r.perSecond = ReasonStoreAway, l.emergency
@@ -150,6 +150,7 @@ func (e *Engine) peekLease(f *refusal, h *hold, code string, b *bucket, l *rateL
 		e.shared.kick()
 	}
 	wait := b.promise(n, h.now.ns, r, 0, h.snapshot.retryHorizon)
+	l.expect(h.now.ns, wait, r.perSecond)
 	f.refuse(code, full.burst, n, b.level, time.Duration(wait))
 	return false
 }

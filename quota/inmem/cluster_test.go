@@ -3,6 +3,8 @@ package inmem_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -287,4 +289,50 @@ func TestStoreThatLiesFreesNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A load balancer sends a client that comes back to any node.
+func TestObeyedRetryAfterSucceedsOnAnyNode(t *testing.T) {
+	withCluster(t, thousand(func(l *quota.TierLimits) { l.Concurrency = 65_536 }), func(c *quotatest.Cluster, _ *inmem.Store) {
+		const clients = 3000
+		c.Drive(t, func(int, time.Duration) float64 { return 20 }, 1, 2*time.Second)
+		seed := rand.New(rand.NewPCG(3, 4))
+		began := time.Now()
+		ask := func() error {
+			request := kms.AdmitRequest{
+				RequestID: newID(), Principal: &kms.Principal{Tenant: c.Tenant}, Op: kms.OpSign, Spec: kms.SpecSM2, Bytes: 32,
+			}
+			e := c.Engines[seed.IntN(len(c.Engines))]
+			reservation, err := e.Admit(&request)
+			if err == nil {
+				e.Settle(reservation, kms.Settlement{State: kms.Settled, Charged: reservation.Cost, SlotTime: 1})
+			}
+			return err
+		}
+		var retries []time.Duration
+		for range clients {
+			if err, refused := errors.AsType[*kms.Error](ask()); refused {
+				retries = append(retries, time.Since(began)+err.RetryAfter+time.Duration(seed.Int64N(int64(200*time.Millisecond))))
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		slices.Sort(retries)
+		var obeyed int
+		perSecond := make(map[time.Duration]int)
+		for _, at := range retries {
+			time.Sleep(at - time.Since(began))
+			perSecond[at.Truncate(time.Second)]++
+			if ask() == nil {
+				obeyed++
+			}
+		}
+		peak := 0
+		for _, n := range perSecond {
+			peak = max(peak, n)
+		}
+		t.Logf("%d of %d were refused, %.2f %% succeeded at the first retry, over %d s, peak %d", len(retries), clients,
+			100*float64(obeyed)/float64(len(retries)), len(perSecond), peak)
+		within(t, "succeeded at the first retry", float64(obeyed)/float64(len(retries)), 0.95, 1)
+		within(t, "peak second to mean", float64(peak*len(perSecond))/float64(len(retries)), 1, 2)
+	})
 }
