@@ -61,8 +61,9 @@ fuzz: ## ten seconds of each fuzz target, from the kept corpora
 vulncheck: ## govulncheck with a pinned copy of the vulnerability database
 	./vulncheck.sh $(GOVULNCHECK) $(VULNDB)
 
-bench: deps build ## what Sluice costs over a thin wrapper; ratios in one run
+bench: deps build ## what Sluice costs over a thin wrapper, and what more nodes bring; ratios in one run
 	go run ./bench/overhead -sluice bin/sluice -connections 128
+	go test -run '^$$' -bench BenchmarkNodes -benchtime 5s ./cmd/sluice/wire
 
 bench-scale: test-deps ## 1,000,000 keys of 100,000 tenants: stores and the whole service; a quarter of an hour
 	go test -run '^$$' -bench 'IdleTenants|Scale' -benchtime 1x -timeout 60m ./keystore ./keystore/sqlite ./keystore/postgres ./cmd/sluice/wire

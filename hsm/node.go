@@ -52,8 +52,10 @@ type node struct {
 	enforced bool
 	families []kms.Family // that passed the self-test; immutable
 	slots    int          // that the token granted; immutable
-	log      *slog.Logger
-	clock    func() time.Time
+	// replaceable tells that the seat opens the token anew when it is down.
+	replaceable bool
+	log         *slog.Logger
+	clock       func() time.Time
 
 	crew *crew // one worker per slot
 	// loaders open and unwrap, makers generate: apart from the slots and from
@@ -84,7 +86,7 @@ type node struct {
 // It has fewer slots than configured when the token grants no more sessions.
 func newNode(s *seat, token Token) (n *node, err error) {
 	n = &node{id: s.config.ID, domain: s.config.Domain, token: token, info: token.Info(), epoch: s.epoch,
-		tally: &s.tally, log: s.log, clock: s.clock, left: make(chan struct{}, 1)}
+		replaceable: s.config.Reopen != nil, tally: &s.tally, log: s.log, clock: s.clock, left: make(chan struct{}, 1)}
 	n.cache = newHandleCache(maxHandles, n.token.Unload, s.clock)
 	for _, beside := range []**crew{&n.loaders, &n.makers} {
 		if *beside, err = newCrew(n.token, 1, 1, s.clock); err != nil {
@@ -251,7 +253,8 @@ func (n *node) markDown(cause error) {
 func (n *node) watch() {
 	out := false
 	for _, c := range n.crews() {
-		hanging := c.watch()
+		// A session that is being opened keeps the token from being closed.
+		hanging := c.watch(!n.replaceable || !n.down.Load())
 		out = out || hanging > 0 && (c != n.crew || hanging > n.slots/2)
 	}
 	if out && !n.down.Load() {

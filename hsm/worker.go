@@ -200,9 +200,10 @@ func (c *crew) busy() int {
 	return cap(c.idle) - len(c.idle)
 }
 
-// watch gives up overdue workers, has them replaced, and returns how many
-// calls hang in the module now. It calls nothing that could hang itself.
-func (c *crew) watch() (hanging int) {
+// watch gives up overdue workers, has them replaced unless the node is about to
+// be, and returns how many calls hang in the module now. It calls nothing that
+// could hang itself.
+func (c *crew) watch(replace bool) (hanging int) {
 	now := c.clock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +221,7 @@ func (c *crew) watch() (hanging int) {
 	// No more are replaced than the crew is large while their calls hang, so
 	// a module that swallows every call ends up without workers, not with
 	// ever more blocked threads.
-	if c.lost > 0 && len(c.givenUp) <= cap(c.idle) && c.replacement == nil && !c.closed {
+	if replace && c.lost > 0 && len(c.givenUp) <= cap(c.idle) && c.replacement == nil && !c.closed {
 		c.replacement = make(chan struct{})
 		go c.replace(c.replacement)
 	}

@@ -49,11 +49,11 @@ func TestHungCallIsAnsweredInTimeAndItsResultGoesToNobody(t *testing.T) {
 		result := make(chan error)
 		go func() { result <- c.do(request{call: hung, limit: time.Second}).err }()
 		synctest.Wait()
-		if n := c.watch(); n != 0 {
+		if n := c.watch(true); n != 0 {
 			t.Errorf("%d calls given up before their limit", n)
 		}
 		time.Sleep(time.Second)
-		if n := c.watch(); n != 1 {
+		if n := c.watch(true); n != 1 {
 			t.Errorf("%d calls given up, want 1", n)
 		}
 		if err := <-result; !errors.Is(err, errHung) || ClassOf(err) != ClassTokenDown {
@@ -74,7 +74,7 @@ func TestHungCallIsAnsweredInTimeAndItsResultGoesToNobody(t *testing.T) {
 		if token.closed.Load() != 1 {
 			t.Errorf("the session of the late call was closed %d times", token.closed.Load())
 		}
-		if n := c.watch(); n != 0 || c.hanging() {
+		if n := c.watch(true); n != 0 || c.hanging() {
 			t.Errorf("%d calls hang after the last has returned", n)
 		}
 		c.close()
@@ -95,9 +95,9 @@ func TestModuleThatSwallowsEveryCallEndsTheCrewInsteadOfEverMoreThreads(t *testi
 			go func() { result <- c.do(request{call: &Call{Length: 1}, limit: time.Second}).err }()
 			synctest.Wait()
 			time.Sleep(2 * time.Second)
-			c.watch()
+			c.watch(true)
 			synctest.Wait() // for the replacement
-			c.watch()
+			c.watch(true)
 			if err := <-result; ClassOf(err) == ClassTokenDown {
 				failed++
 			}

@@ -43,7 +43,7 @@ const (
 )
 
 // newFaultyPool opens a service on nodes tokens, each configured as options say.
-func newFaultyPool(t *testing.T, nodes int, options ...func(*wire.TokenConfig)) *faultyPool {
+func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) *faultyPool {
 	t.Helper()
 	wiretest.Require(t)
 	dir := t.TempDir()
@@ -140,7 +140,7 @@ func (p *faultyPool) post(credential, path, body string) (int, map[string]any, e
 	return response.StatusCode, answer, err
 }
 
-func (p *faultyPool) must(t *testing.T, credential, path, body string) map[string]any {
+func (p *faultyPool) must(t testing.TB, credential, path, body string) map[string]any {
 	t.Helper()
 	status, answer, err := p.post(credential, path, body)
 	if err != nil || status > 299 {
