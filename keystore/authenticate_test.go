@@ -78,12 +78,14 @@ func TestRecordsDifferInEveryField(t *testing.T) {
 			f = r.fields()
 		case *NodeSettingRecord:
 			f = r.fields()
+		case *PolicyRecord:
+			f = r.fields()
 		}
 		mac, _, _ := rows.MAC(0, "table", f...)
 		return string(mac[:])
 	}
 	for _, record := range []any{&TenantRecord{}, &ProjectRecord{}, &key{}, &VersionRecord{}, &KeyNameRecord{},
-		&CredentialRecord{Secrets: make([]SecretRecord, 1)}, &ApprovalRecord{}, &NodeSettingRecord{}} {
+		&CredentialRecord{Secrets: make([]SecretRecord, 1)}, &ApprovalRecord{}, &NodeSettingRecord{}, &PolicyRecord{}} {
 		_, isKey := record.(*key)
 		seen := map[string]string{code(record): "nothing"}
 		eachField(reflect.ValueOf(record).Elem(), "", func(name string, field reflect.Value) {

@@ -66,6 +66,7 @@ const (
 	codeCredential     = "credentials"
 	codeApproval       = "approvals"
 	codeNodeSetting    = "node_settings"
+	codePolicy         = "policies"
 	codeAuthentication = "row_authentication"
 )
 
@@ -169,6 +170,10 @@ func (r *ApprovalRecord) fields() fields {
 
 func (r *NodeSettingRecord) fields() fields {
 	return fields{}.text(r.Node).text(r.Mode).time(r.Changed).number(r.Revision)
+}
+
+func (r *PolicyRecord) fields() fields {
+	return fields{}.number(r.Version).bytes(r.Digest).text(r.Comment).time(r.Created).id(r.By)
 }
 
 func authenticationFields(adopt bool) fields { return fields{}.boolean(adopt) }

@@ -37,6 +37,7 @@ type Driver interface {
 	CredentialDriver
 	ApprovalDriver
 	NodeSettingDriver
+	PolicyDriver
 	SystemSecretDriver
 	ClaimDriver
 	AuthenticationDriver
@@ -135,6 +136,19 @@ type NodeSettingDriver interface {
 	ListNodeSettings(context.Context) ([]*NodeSettingRow, error)
 	InsertNodeSetting(context.Context, InsertNodeSettingParams) error
 	UpdateNodeSetting(context.Context, UpdateNodeSettingParams) error
+}
+
+// PolicyDriver is the part of Driver for the versions of the policy, which are
+// the operators' and of no tenant.
+type PolicyDriver interface {
+	// NewestPolicy returns the highest version; ErrMissing when there is none.
+	NewestPolicy(context.Context) (Integer, error)
+	Policy(context.Context, PolicyParams) (*PolicyRow, error)
+	// ListPolicies returns versions below Before without their documents,
+	// descending.
+	ListPolicies(context.Context, ListPoliciesParams) ([]*PolicyRow, error)
+	// InsertPolicy: ErrExists when the version exists.
+	InsertPolicy(context.Context, InsertPolicyParams) error
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

@@ -433,6 +433,41 @@ type NodeSettingRow struct {
 	Code     CodeRow
 }
 
+// The parameters of policies.
+type (
+	PolicyParams       struct{ Version uint64 }
+	ListPoliciesParams struct {
+		Before uint64
+		Limit  int
+	}
+	InsertPolicyParams struct {
+		Policy   PolicyRecord
+		Document []byte
+	}
+)
+
+// PolicyRecord is a version of the policy as it is written, without its
+// document, for which the digest stands.
+type PolicyRecord struct {
+	Version uint64
+	Digest  []byte
+	Comment string
+	Created Timestamp
+	By      uuid.UUID
+	Code    Code
+}
+
+// PolicyRow is a version of the policy as it was found.
+type PolicyRow struct {
+	Version  Integer
+	Document Bytes
+	Digest   Bytes
+	Comment  Text
+	Created  Integer
+	By       Bytes
+	Code     CodeRow
+}
+
 // The parameters and rows of the service's own secrets.
 type (
 	SystemSecretsParams      struct{ Name string }

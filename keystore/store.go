@@ -25,6 +25,7 @@ var (
 	_ kms.CredentialUses = (*Store)(nil)
 	_ kms.Approvals      = (*Store)(nil)
 	_ kms.NodeSettings   = (*Store)(nil)
+	_ kms.Policies       = (*Store)(nil)
 	_ kms.SystemSecrets  = (*Store)(nil)
 	_ kms.Idempotency    = (*Store)(nil)
 )
@@ -41,6 +42,7 @@ const (
 	ObjectCredential   Object = "credential"
 	ObjectApproval     Object = "approval"
 	ObjectNodeSetting  Object = "setting of a node"
+	ObjectPolicy       Object = "policy"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
 	ObjectDatabase     Object = "database" // as a whole

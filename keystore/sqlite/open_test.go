@@ -196,6 +196,9 @@ var statementsWithoutTenant = map[string]string{
 	"selectNodeSetting":                 "operators'",
 	"listNodeSettings":                  "operators'",
 	"updateNodeSetting":                 "operators'",
+	"selectNewestPolicy":                "operators'",
+	"selectPolicy":                      "operators'",
+	"listPolicies":                      "operators'",
 	"deleteExpiredApprovals":            "housekeeping",
 }
 

@@ -14,6 +14,7 @@ var (
 		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
+		selectNewestPolicy, selectPolicy, listPolicies,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -21,7 +22,7 @@ var (
 		insertKey, updateKey, touchKey, insertVersion, updateVersion, updateNonces,
 		insertKeyName, selectLiveKey, upsertAlias, deleteAlias, deleteNamesOfKey,
 		insertCredential, updateCredential, touchCredential, deleteSecrets, insertSecret,
-		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting,
+		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting, insertPolicy,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

@@ -150,6 +150,13 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, err := e.SetNodeMode(ctx, "early", 0, kms.NodeActive)
 		return err
 	},
+	"NewestPolicy": func(ctx context.Context, e *env) error { _, err := e.NewestPolicy(ctx); return err },
+	"Policy":       func(ctx context.Context, e *env) error { _, err := e.Policy(ctx, 1); return err },
+	"PutPolicy":    func(ctx context.Context, e *env) error { return e.PutPolicy(ctx, samplePolicy(1, "{}")) },
+	"ListPolicies": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListPolicies(ctx, kms.Page{Size: 1})
+		return err
+	},
 	"ListApprovals": func(ctx context.Context, e *env) error {
 		_, _, err := e.ListApprovals(ctx, kms.Page{Size: 1})
 		return err
@@ -274,7 +281,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node": // there were none
+		case "name", "approval", "node", "policy": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

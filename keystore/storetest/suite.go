@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"LastUses", testLastUses},
 		{"Approvals", testApprovals},
 		{"NodeSettings", testNodeSettings},
+		{"Policies", testPolicies},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

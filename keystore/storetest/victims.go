@@ -19,6 +19,7 @@ type scene struct {
 	credential, revoked *kms.Credential
 	approval            *kms.Approval
 	node                *kms.NodeSetting
+	policy              *kms.PolicyVersion
 	deleted             *kms.Tenant
 	prefix              string
 }
@@ -81,6 +82,7 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	s.approval = e.approval(t)
 	s.node, err = e.SetNodeMode(ctx, kms.NodeID(prefix+"-node"), 0, kms.NodeDrained)
 	must(err)
+	s.policy = e.policy(t, prefix+" document")
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -165,6 +167,10 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.NodeSetting(ctx, s.node.Node)
 			return err
 		}, nil},
+		"policy": {"policies", "version", int64(s.policy.Version), func(ctx context.Context, e *env) error {
+			_, err := e.Policy(ctx, s.policy.Version)
+			return err
+		}, nil},
 	}
 }
 
@@ -206,6 +212,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["node"] = held["node"] || n.Node == s.node.Node
 	}
 	wantList(t, "NodeSettings", err)
+	policies, _, err := e.ListPolicies(ctx, page)
+	for _, p := range policies {
+		held["policy"] = held["policy"] || p.Version == s.policy.Version
+	}
+	wantList(t, "ListPolicies", err)
 	return held
 }
 
@@ -297,8 +308,14 @@ func (s *scene) tamperings(other *scene) []tampering {
 			_, err := e.NodeSetting(ctx, "another-node")
 			return err
 		}},
+		{victim: "policy", column: "version", value: int64(9), moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Policy(ctx, 9)
+			return err
+		}},
 	}
 	list = append(list, text("node", map[string]any{"mode": "active", "changed": micro(time.Second), "revision": int64(2)})...)
+	list = append(list, text("policy", map[string]any{"document": []byte("another document"), "digest": make([]byte, 32), "comment": "other",
+		"created": micro(time.Second), "created_by": id[:]})...)
 	list = append(list, text("tenant", map[string]any{
 		"tier": "platinum", "state": "SUSPENDED", "allow_sealed": int64(1), "sealing_id": id[:], "sealing_domain": id[:],
 		"sealing_generation": int64(2), "sealing_wrapped": []byte("another key"), "created": micro(time.Second), "revision": int64(2)})...)
@@ -333,7 +350,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": ""} {
+		"name": "", "credential": "", "approval": "", "node": "", "policy": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
