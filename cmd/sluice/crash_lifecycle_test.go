@@ -44,10 +44,11 @@ func sqliteTarget(t *testing.T) *crashTarget {
 	return c
 }
 
-func postgresTarget(t *testing.T) *crashTarget {
+// postgresSite makes a database and a domain of one token in dir, and returns
+// how to write the configuration of an API node there.
+func postgresSite(t *testing.T, dir string) (configure func(node string) (path, data string)) {
+	t.Helper()
 	urls := pgtest.Require(t).EmptyDatabase(t)
-	dir := t.TempDir()
-	program := buildProgram(t, filepath.Join(dir, "bin"))
 	put := func(name, content string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -71,41 +72,57 @@ func postgresTarget(t *testing.T) *crashTarget {
 	if _, err := wire.InitDomain(context.Background(), filepath.Join(dir, "ceremony.yaml"), func(string, string) error { return nil }, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
-	data := filepath.Join(dir, "data")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	put("sluice.yaml", fmt.Sprintf(`
-node: crash
+	return func(node string) (path, data string) {
+		t.Helper()
+		data = filepath.Join(dir, "data-"+node)
+		if err := os.Mkdir(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(node+".yaml", fmt.Sprintf(`
+node: %s
 data_dir: %s
 listen: 127.0.0.1:0
 ops_listen: 127.0.0.1:0
-database: {driver: postgres, url_file: %[2]s/service.url, owner_url_file: %[2]s/owner.url}
+database: {driver: postgres, url_file: %[3]s/service.url, owner_url_file: %[3]s/owner.url}
 hsm:
   domains:
-    - file: %[2]s/domain.json
+    - file: %[3]s/domain.json
       tokens:
-        - %[3]s
-`, data, dir, member))
+        - %[4]s
+`, node, data, dir, member))
+		return filepath.Join(dir, node+".yaml"), data
+	}
+}
+
+func postgresTarget(t *testing.T) *crashTarget {
+	dir := t.TempDir()
+	program := buildProgram(t, filepath.Join(dir, "bin"))
+	config, data := postgresSite(t, dir)("crash")
 	c := &crashTarget{journal: filepath.Join(data, "journal"), tokens: filepath.Join(dir, "tokens", "node-1")}
 	c.start = func(t *testing.T) *devProcess {
 		t.Helper()
-		p := startServer(t, program, dir, "--config", filepath.Join(dir, "sluice.yaml"), "--operator-credential", filepath.Join(dir, "operator"))
+		p := startServer(t, program, dir, "--config", config, "--operator-credential", filepath.Join(dir, "operator"))
 		if c.credential == "" {
-			operator := p.credential(t, "operator")
-			if status, a := p.post(operator, "/v1/tenants", map[string]any{"name": "acme"}); status != http.StatusCreated {
-				t.Fatalf("making a tenant: %d %v", status, a)
-			}
-			status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",
-				"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin"}})
-			if status != http.StatusCreated {
-				t.Fatalf("making a credential: %d %v", status, a)
-			}
-			c.credential = a["credential"].(string)
+			c.credential = p.newTenant(t, p.credential(t, "operator"))
 		}
 		return p
 	}
 	return c
+}
+
+// newTenant makes the tenant acme and returns a credential for everything in
+// it.
+func (p *devProcess) newTenant(t *testing.T, operator string) string {
+	t.Helper()
+	if status, a := p.post(operator, "/v1/tenants", map[string]any{"name": "acme"}); status != http.StatusCreated {
+		t.Fatalf("making a tenant: %d %v", status, a)
+	}
+	status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",
+		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin"}})
+	if status != http.StatusCreated {
+		t.Fatalf("making a credential: %d %v", status, a)
+	}
+	return a["credential"].(string)
 }
 
 // objects counts what lies in tokens.
