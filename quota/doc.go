@@ -1,5 +1,5 @@
-// Package quota prices operations and keeps count of what tenants use. It
-// implements kms.Quota.
+// Package quota prices operations, decides what tenants may use, and keeps
+// count of it. Engine implements kms.Quota; docs/limits.md lists the limits.
 //
 // # Credits
 //
@@ -21,22 +21,77 @@
 // A price above MaxPrice is MaxPrice. Re-encryption is priced as an encryption
 // with the one key and a decryption with the other.
 //
+// # Policy
+//
+// Every number is in one document, Policy, and none in code. It is decoded
+// strictly, validated with the path of each mistake, and made into an immutable
+// Snapshot; Policies swaps snapshots whole, and a bad document changes nothing.
+// A reservation keeps the snapshot under which it was made.
+//
+// # Admission
+//
+// Engine.Admit takes the lock of the tenant's shard, asks every gate, and then
+// commits to all of them or to none; a refusal has the reasons of all that
+// refuse, with numbers. Nothing does I/O under the lock. The gates are:
+//
+//   - token buckets in credits and in requests, of the tenant, of each project
+//     of the path that has limits, of the credential and of the key;
+//   - the day's and the month's total with the elastic pool and burst packs, and
+//     the day's bytes;
+//   - concurrency, of the same scopes as the buckets; stored objects;
+//   - the key's breakers: one for calls in vain, one for failures.
+//
+// Ramps of new tenants and credentials, a lowered day and the pool's load
+// change how fast buckets fill. The decisions (bucket, elastic, breaker,
+// rateLease, totalLease, Share) are pure: they know the time from their
+// arguments, so that tests own it.
+//
+// A bucket carries the remainder of every refill, as do the token buckets of
+// the research (boulder's, Seastar's) that do not lose fractions; the overdraft
+// keeps debt apart from the level, and a part of the refill repays it. The time
+// of a tenant's bucket is that of its tier (loadClock), which runs slower above
+// the safe line, so that no bucket need be touched when the load changes.
+//
+// # Retry-After
+//
+// A refusal by a bucket promises a part of its future refill: the next one is
+// promised what comes after. Clients that obey therefore find what they were
+// promised and come back spread over the time that it takes; the answer is
+// rounded up to seconds and lengthened by a random part, never shortened.
+//
 // # Reservations
 //
-// Admit reserves the price before the operation runs, and Settle ends the
-// reservation with what is charged: all of it when the operation ran, a
+// Admit reserves the price before the operation runs, and Settle or Finish ends
+// the reservation with what is charged: all of it when the operation ran, a
 // quarter but at least one credit when it ran and failed by the client's
-// fault, nothing when it never ran or failed by ours. Settle is idempotent: it
-// ends a reservation once and ignores it from then on, so that a request that
-// two paths close is charged once. Never is more charged than was reserved.
+// fault, nothing when it never ran or failed by ours. It ends once, so that a
+// request that two paths close is charged once. Never is more charged than was
+// reserved. The rest goes back to where it was taken from and to the day on
+// which it was taken; work that ran and failed gives back to the buckets no
+// more than a tenth of the rate. Reap finds what nobody ended.
+//
+// # Several nodes
+//
+// A Backing lends nodes parts of the limits: rates by their part of the demand,
+// chunks of totals, slots. Engine.Run exchanges claims for grants some ten times
+// a second, all tenants in use at once, and no request waits for it. What a node
+// uses without having been lent it is a loan, which its next claim declares:
+// for the first request of a tenant, after a lease has ended unanswered, and at
+// the tier's emergency rate while the store is away. A store that lost
+// everything takes the nodes' word for totals, and half a bucket. A node never
+// admits more than the whole limit, whatever it is told.
+//
+// What may be admitted too much is what is lent out: a period of the rate at
+// each change, half a bucket after a loss, one request a node of a total, and
+// the slots of emergency while a node waits for its first lease.
 //
 // # Locks
 //
 // Tenants are spread over shards by their id, each with a lock of its own; no
-// call takes more than one, none does I/O under it, and nothing is shared by
+// call takes more than one, none does I/O under it, and nothing is written by
 // all requests.
 //
-// # Limits
+// # The simple gate
 //
-// The Gate refuses nothing yet: it prices, reserves and counts.
+// Gate prices, reserves and counts, and refuses nothing.
 package quota

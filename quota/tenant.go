@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // rampSteps is in how many equal steps a ramp rises: with a ramp of a day, one
@@ -114,26 +116,31 @@ func (e *Engine) tenantOf(s *engineShard, h *hold, r *Request) *tenant {
 	tier := tierIndex(r.Principal.Tenant.Tier)
 	t := s.tenants[r.Principal.Tenant.ID]
 	if t == nil {
-		t = &tenant{snapshot: h.snapshot, limits: h.snapshot.limits(r.Principal.Tenant.ID, tier)}
-		t.owner, t.kind, t.id = t, tenantScope, r.Principal.Tenant.ID
-		t.scope.limits = &t.limits.scopeLimits
-		t.rampZero = t.rampSince(r.Principal.Tenant.Created, h.now)
-		t.calendar = newCalendar(t.limits.zone, t.id)
-		t.elastic.day = t.calendar.day(h.now.wall)
-		t.elastic.pool = t.limits.days.pool
-		for i := range t.stored {
-			t.stored[i] = -1
-		}
-		e.begin(t, &t.scope, h.now.ns)
-		t.beginDay()
-		t.refunds = newBucket(t.refundRate().burst, h.now.ns)
-		t.fitPacks()
+		t = e.newTenant(r.Principal.Tenant, h.snapshot, h.now)
 		s.tenants[t.id] = t
 		return t
 	}
 	if t.snapshot != h.snapshot || t.limits.tier != tier {
 		e.adopt(t, h.snapshot, tier, h.now)
 	}
+	return t
+}
+
+func (e *Engine) newTenant(of *kms.Tenant, snapshot *Snapshot, now instant) *tenant {
+	t := &tenant{snapshot: snapshot, limits: snapshot.limits(of.ID, tierIndex(of.Tier))}
+	t.owner, t.kind, t.id = t, tenantScope, of.ID
+	t.scope.limits = &t.limits.scopeLimits
+	t.rampZero = t.rampSince(of.Created, now)
+	t.calendar = newCalendar(t.limits.zone, t.id)
+	t.elastic.day = t.calendar.day(now.wall)
+	t.elastic.pool = t.limits.days.pool
+	for i := range t.stored {
+		t.stored[i] = -1
+	}
+	e.begin(t, &t.scope, now.ns)
+	t.beginDay()
+	t.refunds = newBucket(t.refundRate().burst, now.ns)
+	t.fitPacks()
 	return t
 }
 
