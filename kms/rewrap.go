@@ -224,7 +224,11 @@ func (w *rewrapping) keysOf(ctx context.Context, t *Tenant) error {
 	if entry == nil {
 		return err
 	}
-	return cmp.Or(w.record(ctx, entry, PhaseOutcome, err), err)
+	outcome := err
+	if ctx.Err() != nil {
+		outcome = nil // it ended between two rows
+	}
+	return cmp.Or(w.record(ctx, entry, PhaseOutcome, outcome), err)
 }
 
 func (w *rewrapping) outdated(k *Key) (versions []*Version) {

@@ -47,7 +47,7 @@ Start one on this machine with "sluice dev", then, in another terminal:
 	root.AddCommand(newDev(), newServer(), newAudit(), newBackup(), newRestore(), newHSMWorker())
 	for _, c := range cli.Commands(version()) {
 		if c.Name() == "hsm" {
-			c.AddCommand(newHSMInit(), newHSMJoin())
+			c.AddCommand(newHSMInit(), newHSMJoin(), newHSMRotateRoot(), newHSMRewrap(), newHSMRetireRoot(), newHSMBackupCheck())
 		}
 		root.AddCommand(c)
 	}

@@ -33,12 +33,28 @@ func (k *confirmation) ask(s *session, format string, args ...any) error {
 	if k.yes || s.dryRun() {
 		return nil
 	}
-	in := s.cmd.InOrStdin()
-	if !s.interactive(in) {
-		return usage(s.cmd, "there is no terminal to ask for confirmation on; give --yes")
+	if !s.interactive(s.cmd.InOrStdin()) {
+		return noTerminal(s.cmd)
 	}
-	fmt.Fprintf(s.cmd.ErrOrStderr(), "%s Type yes to go on: ", printable(fmt.Sprintf(format, args...)))
-	answer, err := bufio.NewReader(io.LimitReader(in, maxConfirmation)).ReadString('\n')
+	return askYes(s.cmd, fmt.Sprintf(format, args...))
+}
+
+// Confirm asks on the command's terminal whether to go on. It is for commands
+// that need no service; their flag --yes says not to ask.
+func Confirm(c *cobra.Command, what string) error {
+	if !isTerminal(c.InOrStdin()) {
+		return noTerminal(c)
+	}
+	return askYes(c, what)
+}
+
+func noTerminal(c *cobra.Command) error {
+	return usage(c, "there is no terminal to ask for confirmation on; give --yes")
+}
+
+func askYes(c *cobra.Command, what string) error {
+	fmt.Fprintf(c.ErrOrStderr(), "%s Type yes to go on: ", printable(what))
+	answer, err := bufio.NewReader(io.LimitReader(c.InOrStdin(), maxConfirmation)).ReadString('\n')
 	if err != nil || strings.TrimSpace(answer) != "yes" {
 		return fmt.Errorf("not confirmed; nothing was done")
 	}

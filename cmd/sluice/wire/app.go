@@ -62,6 +62,9 @@ func Open(ctx context.Context, c *Config, log *slog.Logger) (app *App, err error
 	if err := a.openService(ctx); err != nil {
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}
+	if err := a.startOwn(ctx); err != nil {
+		return nil, fmt.Errorf("starting the service: %w", err)
+	}
 	return a, nil
 }
 
@@ -123,6 +126,8 @@ func (a *App) openDevice(ctx context.Context) error {
 	return nil
 }
 
+// openService makes the service and closes the changes that were under way when
+// the last one ended.
 func (a *App) openService(ctx context.Context) (err error) {
 	a.System, a.Secrets, err = kms.Bootstrap(ctx, kms.BootstrapConfig{
 		Tenants: a.Store, Secrets: a.Store, Device: a.Device, Clock: time.Now,
@@ -149,9 +154,11 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})
-	if err := a.reconcile(ctx); err != nil {
-		return err
-	}
+	return a.reconcile(ctx)
+}
+
+// startOwn starts what the service does by itself.
+func (a *App) startOwn(ctx context.Context) error {
 	nodes, err := a.Service.StartNodeSync(ctx)
 	if err != nil {
 		return err

@@ -127,6 +127,9 @@ func ReadDomain(path string) (*hsm.Domain, error) {
 	if err := json.Unmarshal(raw, &d, json.RejectUnknownMembers(true)); err != nil {
 		return nil, fmt.Errorf("reading the domain's description %s: %w", path, err)
 	}
+	if err := d.CheckGenerations(); err != nil {
+		return nil, fmt.Errorf("the domain's description %s: %w", path, err)
+	}
 	for _, k := range d.SelfTests {
 		if k.Spec.Info() == nil || k.Spec.Info().Algorithms(k.Usage) == nil {
 			return nil, fmt.Errorf("the domain's description %s: a self-test key has an unknown spec or usage", path)
