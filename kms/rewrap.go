@@ -103,7 +103,10 @@ func (s *Service) eachTenant(ctx context.Context, domain uuid.UUID, f func(*Tena
 			if t.Deleted() || t.Sealing.Domain != domain {
 				continue
 			}
-			if err := cmp.Or(ctx.Err(), f(t)); err != nil {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := f(t); err != nil {
 				return err
 			}
 		}
@@ -123,7 +126,10 @@ func (s *Service) eachKey(ctx context.Context, t *Tenant, batch int, f func(*Key
 			return err
 		}
 		for _, k := range keys {
-			if err := cmp.Or(ctx.Err(), f(k)); err != nil {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := f(k); err != nil {
 				return err
 			}
 		}

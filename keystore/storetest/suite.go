@@ -53,6 +53,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 	}{
 		{"Tenants", testTenants},
 		{"Deletion", testDeletion},
+		{"Rewrap", testRewrap},
 		{"Keys", testKeys},
 		{"Lifecycle", testLifecycle},
 		{"Aliases", testAliases},
