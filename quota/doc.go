@@ -46,11 +46,11 @@
 // rateLease, totalLease, Share) are pure: they know the time from their
 // arguments, so that tests own it.
 //
-// A bucket carries the remainder of every refill, as do the token buckets of
-// the research (boulder's, Seastar's) that do not lose fractions; the overdraft
-// keeps debt apart from the level, and a part of the refill repays it. The time
-// of a tenant's bucket is that of its tier (loadClock), which runs slower above
-// the safe line, so that no bucket need be touched when the load changes.
+// A bucket carries the remainder of every refill, so that looking at it often
+// loses nothing; the overdraft keeps debt apart from the level, and a part of
+// the refill repays it. The time of a tenant's bucket is that of its tier
+// (loadClock), which runs slower above the safe line, so that no bucket need be
+// touched when the load changes.
 //
 // # Retry-After
 //

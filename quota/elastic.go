@@ -48,10 +48,11 @@ func (e *elastic) take(n int64, r dayRules) (drawn int64) {
 }
 
 // giveBack undoes a part of a take of the same day, first what came from the
-// pool.
-func (e *elastic) giveBack(n, drawn int64, r dayRules) {
+// pool, whoever drew it: so what is drawn follows from what is used alone, in
+// whatever order requests ended.
+func (e *elastic) giveBack(n int64, r dayRules) {
 	n = min(n, e.used)
-	back := min(n, drawn, e.drawn)
+	back := min(n, e.drawn)
 	e.used -= n
 	e.drawn -= back
 	e.pool = min(e.pool+back, max(r.pool, e.pool))

@@ -81,7 +81,7 @@ func TestPoolIsNeverOverdrawnNorOverfilled(t *testing.T) {
 					o := open[0]
 					open = open[1:]
 					if back := rapid.Int64Range(0, o.n).Draw(t, "back"); o.day == e.day {
-						e.giveBack(back, o.drawn, r)
+						e.giveBack(back, r)
 					} else {
 						e.giveBackLater(back, o.drawn, r)
 					}

@@ -121,7 +121,7 @@ func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bo
 	l.loan -= c.Extra * Grain // what was declared too much is lent already
 	c.Demand = l.demand / Grain
 	c.Head = (l.head + Grain - 1) / Grain
-	if b.level < target/3 {
+	if b.level < max(target/3, l.head) {
 		c.Ask = (target - b.level) / Grain
 	}
 	l.offered, l.target, l.asked = 0, target, false
@@ -237,7 +237,7 @@ func (l *totalLease) claim(c *LineClaim, passed, grain, nodes int64, idle bool) 
 	l.room += c.Extra*grain - l.loan // the rest of a grain is lent now
 	l.loan = 0
 	c.Head = (l.head + grain - 1) / grain
-	if l.room < target/3 {
+	if l.room < max(target/3, l.head) {
 		c.Ask = (target - l.room + grain - 1) / grain
 	}
 	if l.born != 0 {

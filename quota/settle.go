@@ -89,15 +89,19 @@ func (h *hold) stopRunning() {
 	}
 }
 
-// giveBackTotals gives a part of the cost back to the totals of its day: in
-// the opposite order of taking.
+// giveBackTotals gives a part of the cost back to the totals of its day.
 func (h *hold) giveBackTotals(back int64, ran bool) {
-	t := h.tenant
 	for i := range h.parts {
 		if p := &h.parts[i]; p.day {
 			p.scope.day.giveBack(back, h.day)
 		}
 	}
+	h.takeBack(h.tenant, back, ran)
+}
+
+// takeBack gives a part of the cost back to the tenant's own totals, or to
+// those of a copy of it: in the opposite order of taking.
+func (h *hold) takeBack(t *tenant, back int64, ran bool) {
 	if !ran {
 		t.bandwidth.giveBack(h.bytes, h.day)
 	}
@@ -108,7 +112,7 @@ func (h *hold) giveBackTotals(back int64, ran bool) {
 	}
 	t.month.giveBack(back, month(h.day))
 	if h.day == t.elastic.day {
-		t.elastic.giveBack(back, h.drawn, t.limits.days)
+		t.elastic.giveBack(back, t.limits.days)
 	} else {
 		t.elastic.giveBackLater(back, h.drawn, t.limits.days)
 	}

@@ -117,6 +117,7 @@ type Share struct {
 	Debt    int64
 	Window  int64 // total
 	Used    int64 // total: lent out or used
+	Merged  int64 // total: what nodes knew of one that was lost, as far as it is in Used
 	Morning int64 // total: the pool when the window began
 	Lowered bool
 	Holders map[string]Holder
@@ -255,8 +256,12 @@ func (s *Share) lendTotal(now int64, node string, c *LineClaim, nodes int64) Lin
 		return LineGrant{}
 	}
 	s.Holders[node] = Holder{Seen: now}
-	if c.KnownBorn != s.Born {
-		s.Used = max(s.Used, c.Known)
+	if c.KnownBorn != s.Born && c.Known > s.Merged {
+		// What nodes know of the line that was lost are states of one counter,
+		// and the latest of them is all that was lent: later ones add what
+		// they know more.
+		s.Used += c.Known - s.Merged
+		s.Merged = c.Known
 	}
 	s.Used = max(s.Used-c.Returned, 0) + c.Extra
 	base := s.base(c)
@@ -280,7 +285,7 @@ func (s *Share) base(c *LineClaim) int64 {
 // store that lost the line takes the node's word for it.
 func (s *Share) turn(now int64, c *LineClaim) {
 	if !s.Known {
-		s.Born, s.Window, s.Used, s.Morning, s.Lowered = now, c.Window, 0, c.Pool, c.KnownLowered
+		s.Born, s.Window, s.Morning, s.Lowered = now, c.Window, c.Pool, c.KnownLowered
 		if c.KnownBorn != 0 {
 			s.Morning = c.KnownPool + max(c.Known-s.base(c), 0)
 		}
@@ -290,7 +295,7 @@ func (s *Share) turn(now int64, c *LineClaim) {
 		base := s.base(c)
 		pool := max(s.Morning-max(s.Used-base, 0), 0)
 		s.Morning = min(pool+thousandths(max(base-s.Used, 0), c.Repay), c.Pool)
-		s.Lowered, s.Used = s.Morning < c.Pool, 0
+		s.Lowered, s.Used, s.Merged = s.Morning < c.Pool, 0, 0
 	}
 	s.Window = max(s.Window, c.Window)
 	s.Morning = min(s.Morning, c.Pool)

@@ -117,7 +117,7 @@ end
 
 local function turn(s, c)
   if not s.known then
-    s.born, s.window, s.used, s.morning, s.lowered = now, c.window, 0, c.pool, c.known_lowered
+    s.born, s.window, s.morning, s.lowered = now, c.window, c.pool, c.known_lowered
     if c.known_born ~= 0 then s.morning = c.known_pool + math.max(c.known - base(s, c), 0) end
     return
   end
@@ -126,7 +126,7 @@ local function turn(s, c)
     local pool = math.max(s.morning - math.max(s.used - total, 0), 0)
     s.morning = math.min(pool + thousandths(math.max(total - s.used, 0), c.repay), c.pool)
     s.lowered = s.morning < c.pool and 1 or 0
-    s.used = 0
+    s.used, s.merged = 0, 0
   end
   s.window = math.max(s.window, c.window)
   s.morning = math.min(s.morning, c.pool)
@@ -136,7 +136,10 @@ local function lend_total(s, c, nodes)
   turn(s, c)
   if c.window < s.window then return 0, 0, 0, 0, 0, 0, 0 end
   s.holders[node] = {till = 0, seen = now, demand = 0, rate = 0, slots = 0}
-  if c.known_born ~= s.born then s.used = math.max(s.used, c.known) end
+  if c.known_born ~= s.born and c.known > s.merged then
+    s.used = s.used + c.known - s.merged
+    s.merged = c.known
+  end
   s.used = math.max(s.used - c.returned, 0) + c.extra
   local total = base(s, c)
   local left = math.max(total + s.morning - s.used, 0)
@@ -168,7 +171,7 @@ while at <= #ARGV do
   for i, field in ipairs(fields) do c[field] = tonumber(ARGV[at + i]) end
   at = at + 1 + #fields
   local s = read(name) or {known = false, born = 0, at = 0, level = 0, rest = 0, debt = 0,
-    window = 0, used = 0, morning = 0, lowered = 0, holders = {}}
+    window = 0, used = 0, merged = 0, morning = 0, lowered = 0, holders = {}}
   for other, h in pairs(s.holders) do
     if math.max(h.till, h.seen + forget_periods * period) < now then s.holders[other] = nil end
   end
