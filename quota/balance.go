@@ -113,9 +113,11 @@ func (e *Engine) RestoreSpent(of *kms.Tenant, totals Totals, spent []Spent) bool
 	}
 	s.tenants[t.id] = t
 	for _, spent := range spent {
-		if spent.At.Before(now.wall) {
-			e.advance(t, instant{now.ns, spent.At})
+		then := instant{now.ns, spent.At}
+		if then.wall.After(now.wall) {
+			then = now // the clock went back
 		}
+		e.advance(t, then)
 		t.spend(spent)
 	}
 	e.advance(t, now)
