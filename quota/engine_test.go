@@ -469,6 +469,51 @@ func TestElasticPoolOverDays(t *testing.T) {
 	}
 }
 
+// The rate of a lowered day holds from its beginning, not from when somebody
+// looks.
+func TestLoweredDayBeginsWhenItBegins(t *testing.T) {
+	e := newTestEngine(t, kms.TierSilver, func(p *Policy) {
+		s := p.Tiers[kms.TierSilver]
+		s.CreditsPerSecond, s.BurstCredits, s.OverdraftCredits, s.DayCredits, s.PoolCredits = 1000, 3000, 0, 6000, 3000
+	})
+	use := func(cost int64) {
+		e.Settle(e.must(e.costing(cost)), kms.Settlement{State: kms.Settled, Charged: kms.Credits(cost) * kms.Credit})
+	}
+	use(3000)
+	e.clock.pass(time.Minute)
+	use(3000) // the pool is full, but the next draws on it
+	e.clock.pass(e.accounts().DayEnds.Sub(e.clock.now()) - time.Second)
+	use(3000)
+	e.clock.pass(2 * time.Second) // one at 1,000, one at 800
+	if a := e.accounts(); !a.Lowered || a.Available != 1800*kms.Credit {
+		t.Errorf("lowered %v, %d are available", a.Lowered, a.Available)
+	}
+}
+
+func TestLimitOfAProjectThatChangesHoldsFromThen(t *testing.T) {
+	project := func(perSecond int64) *Policy {
+		return overriding(testTenant, TenantPolicy{Projects: map[string]*ScopeLimits{"a": {CreditsPerSecond: perSecond, BurstCredits: perSecond}}})
+	}
+	e := newTestEngine(t, kms.TierGold, func(p *Policy) { *p = *project(100) })
+	of := func(cost int64) *Request {
+		r := e.costing(cost)
+		r.Principal.Project = "a"
+		return r
+	}
+	e.must(of(100))
+	e.refused(of(10), kms.KindQuotaExceeded, "PROJECT_RATE")
+	if err := e.policies.Apply(2, document(t, project(10))); err != nil {
+		t.Fatal(err)
+	}
+	e.clock.pass(time.Second)
+	e.refused(of(11), kms.KindUnsatisfiable, "PROJECT_RATE")
+	e.must(of(10))
+	if err := e.policies.Apply(3, document(t, DefaultPolicy())); err != nil {
+		t.Fatal(err)
+	}
+	e.must(of(500))
+}
+
 func TestHotKeyIsStoppedAndItsAnswerAdvises(t *testing.T) {
 	key := uuid.New()
 	e := newTestEngine(t, kms.TierFree, func(p *Policy) { p.Tiers[kms.TierFree].RequestsPerSecond, p.Tiers[kms.TierFree].BurstRequests = 0, 0 })

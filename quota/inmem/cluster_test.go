@@ -121,6 +121,9 @@ func TestStoreAwayLeavesTheEmergencyRate(t *testing.T) {
 		within(t, "the first seconds", away.Between(0, 2*time.Second)/2000, 0.9, 1.1)
 		within(t, "away", away.Between(3*time.Second, 30*time.Second)/27_000, 0.38, 0.42)
 		within(t, "least second away", away.Least(3*time.Second, 30*time.Second)/1000, 0.3, 1)
+		// What was used on loan is paid back first; a full bucket on top would
+		// be 1.3.
+		within(t, "the first ten seconds", back.Between(0, 10*time.Second)/10_000, 0.6, 1.02)
 		within(t, "back", back.Between(30*time.Second, 60*time.Second)/30_000, 0.98, 1.02)
 		if away.Reasons[quota.ReasonStoreAway] == 0 {
 			t.Errorf("nobody was told that the store is away: %v", away.Reasons)
@@ -154,6 +157,22 @@ func TestFourNodesNeverPassAHardTotal(t *testing.T) {
 		admitted := r.Between(0, time.Hour)
 		t.Logf("%.0f of 12,000 were admitted, refusals %v", admitted, r.Reasons)
 		within(t, "admitted of day and pool", admitted, 11_900, 12_000+4)
+	})
+}
+
+// Half of what was left is for the time without a store, however long it lasts.
+func TestHardTotalIsNotPassedInALongEmergency(t *testing.T) {
+	limits := func(l *quota.TierLimits) { l.DayCredits, l.PoolCredits = 12_000, 0 }
+	withCluster(t, thousand(limits), func(c *quotatest.Cluster, store *inmem.Store) {
+		everywhere := func(int, time.Duration) float64 { return 500 }
+		before := c.Drive(t, everywhere, 1, 4*time.Second).Between(0, time.Hour)
+		store.Fail(errors.New("away"))
+		away := c.Drive(t, everywhere, 1, 120*time.Second).Between(0, time.Hour)
+		store.Fail(nil)
+		back := c.Drive(t, everywhere, 1, 30*time.Second).Between(0, time.Hour)
+		t.Logf("of 12,000 credits %.0f were used before, %.0f while the store was away, %.0f after", before, away, back)
+		within(t, "away", away, 500, (12_000-before)*3/4)
+		within(t, "in all", before+away+back, 11_500, 12_004)
 	})
 }
 
@@ -207,13 +226,16 @@ func TestSlotsOfANodeThatIsCutOffComeBackAndItStops(t *testing.T) {
 		})
 		defer c.Close()
 		held := make([]int, 4)
+		var ofFirst []kms.Reservation
 		grab := func(d time.Duration, nodes ...int) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				for _, node := range nodes {
-					if _, err := c.Engines[node].Admit(&kms.AdmitRequest{
+					if r, err := c.Engines[node].Admit(&kms.AdmitRequest{
 						RequestID: newID(), Principal: &kms.Principal{Tenant: c.Tenant}, Op: kms.OpEncrypt, Spec: kms.SpecSM4,
 					}); err == nil {
-						held[node]++
+						if held[node]++; node == 0 {
+							ofFirst = append(ofFirst, r)
+						}
 					}
 				}
 			}
@@ -231,6 +253,16 @@ func TestSlotsOfANodeThatIsCutOffComeBackAndItStops(t *testing.T) {
 		grab(10*time.Second, 0, 1, 2)
 		if held[0] != 40 {
 			t.Errorf("cut off, it took %d more", held[0]-40)
+		}
+		// What it held ends, but is the others' by now.
+		for _, r := range ofFirst {
+			c.Engines[0].Settle(r, kms.Settlement{State: kms.Settled, Charged: r.Cost})
+		}
+		held[0] = 0
+		grab(2*time.Second, 0)
+		// Four tenths of 40, divided by the three nodes that it knew of.
+		if held[0] < 1 || held[0] > 5 {
+			t.Errorf("cut off, it holds %d, its emergency part is five", held[0])
 		}
 		// Shares are rounded down: a slot or two are nobody's.
 		if others := held[1] + held[2]; others < 37 || others > 40 {

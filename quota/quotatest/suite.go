@@ -88,6 +88,7 @@ func (s Suite) Run(t *testing.T) {
 		{"a line that nobody knows has half a bucket", halfABucket},
 		{"a rate is shared by demand", sharedByDemand},
 		{"a rate that was not used comes back", unusedComesBack},
+		{"a request that waits gets what it needs at once", headIsServed},
 		{"what is used beyond a lease is paid back", loansArePaidBack},
 		{"debt slows the refill down", debtSlowsDown},
 		{"a total is never lent out twice", totalIsExact},
@@ -181,6 +182,21 @@ func unusedComesBack(t *testing.T, s Suite, b quota.Backing, nodes []*member) {
 	line.Returned = 500
 	if g := n.exchange(line); g.Lines[0].Tokens < 1490 || g.Lines[0].Tokens > 1600 {
 		t.Errorf("after a second and 500 given back it gets %d", g.Lines[0].Tokens)
+	}
+}
+
+// pd#11240: a node with a small part of the demand never had enough for one
+// request.
+func headIsServed(t *testing.T, s Suite, b quota.Backing, nodes []*member) {
+	nodes[0].exchange(bucket(0, 4000))
+	nodes[1].exchange(bucket(0, 10))
+	line := bucket(700, 10)
+	line.Head = 700
+	if g := nodes[1].exchange(line); g.Lines[0].Tokens != 700 {
+		t.Errorf("of 1,500, with a part of a four-hundredth, it gets %d; 700 are needed", g.Lines[0].Tokens)
+	}
+	if g := nodes[1].exchange(bucket(700, 10)); g.Lines[0].Tokens > 10 {
+		t.Errorf("when nothing waits it gets %d", g.Lines[0].Tokens)
 	}
 }
 
