@@ -1,7 +1,9 @@
 package p11
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"testing"
 
 	"github.com/miekg/pkcs11"
@@ -175,6 +177,40 @@ func BenchmarkVendor(b *testing.B) {
 			})
 		}
 		if err := token.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRewrap takes an RSA-2048 key from one generation of roots to the
+// next, and back to compare: what one version costs at a backup token.
+func BenchmarkRewrap(b *testing.B) {
+	requireSoftHSM(b)
+	d, err := newTestDomain(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	token, err := Open(context.Background(), config(d.members[0], d.domain))
+	if err != nil {
+		b.Fatal(err)
+	}
+	g, err := token.Generate(kms.SpecRSA2048, kms.UsageSignVerify)
+	if err := errors.Join(err, token.Close()); err != nil {
+		b.Fatal(err)
+	}
+	cfg := d.config("test")
+	cfg.Domain = d.domain
+	domain, err := Replace(context.Background(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	backup, err := OpenBackup(context.Background(), ceremonyTokens(d.backups...)[0], *domain)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer backup.Close()
+	for b.Loop() {
+		if _, err := backup.Rewrap(1, g.Material); err != nil {
 			b.Fatal(err)
 		}
 	}

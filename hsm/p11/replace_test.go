@@ -425,7 +425,7 @@ func TestBackupsAreVerifiedForEveryGeneration(t *testing.T) {
 	}
 	wrong := *domain
 	wrong.Earlier = slices.Clone(wrong.Earlier)
-	wrong.Earlier[0].SealingRootCheck = bytes.Repeat([]byte{1}, checkSize)
+	wrong.Earlier[0].SealingRootCheck = bytes.Repeat([]byte{1}, 32)
 	ahead := *domain
 	ahead.Earlier, ahead.Generation = ahead.Generations(), 3
 	other := *domain
@@ -450,5 +450,3 @@ func TestBackupsAreVerifiedForEveryGeneration(t *testing.T) {
 	}
 	wantHeld(t, d, map[uint32]int{1: 6, 2: 6})
 }
-
-const checkSize = 32
