@@ -77,6 +77,7 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 			{"set-alias", 5}, {"delete-alias", 5}, {"import", 5}, {"approve", 5},
 			{"update", 5}, {"enable", 5}, {"disable", 5}, {"destroy", 5}, {"cancel-deletion", 5},
 			{"create-tenant", 5}, {"update-tenant", 5}, {"create-project", 5},
+			{"rewrap-tenant", 5}, {"rewrap-keys", 5}, {"retire-roots", 5},
 			{"create-credential", 5}, {"rotate-credential", 5}, {"revoke-credential", 5},
 			{"read-tenant", 1}, {"read-project", 1}, {"read-credential", 1}, {"read-nodes", 1}, {"read-quota", 1},
 			{"sign", 8}, {"never heard of", 8}, {"", 8},
