@@ -96,6 +96,17 @@ func Read(dir string, from uint64, fn func(*kms.Entry, Position) error) error {
 	return nil
 }
 
+// First returns the sequence of the journal's first record, 0 when there is no
+// journal: earlier ones are archived elsewhere.
+func First(dir string) (uint64, error) {
+	names, err := listSegments(dir)
+	if err != nil || len(names) == 0 {
+		return 0, err
+	}
+	first, _ := parseSegmentName(names[0])
+	return first, nil
+}
+
 // readSegment reads one segment for Read and returns its head. linked says
 // that the segment must continue before.
 func readSegment(dir, name string, linked bool, before Head, last bool, from uint64, fn func(*kms.Entry, Position) error) (Head, error) {
