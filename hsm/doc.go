@@ -18,6 +18,15 @@
 // lack are made by the in-process engine and sealed in the same way; they are
 // SEALED keys, and the product says so wherever it shows them.
 //
+// # Generations
+//
+// A domain's roots can be replaced. Until those of an earlier generation are
+// retired, tokens hold both: material is made under the newest and opens under
+// the one that its blob names, or the tenant's row for a sealing key. What a
+// blob holds of a SEALED key, or of the service's secrets, needs no root but
+// that of the sealing key. A backup token takes material from one generation
+// to the next (see Rewrapper); a member never could.
+//
 // # Loaded keys
 //
 // To use a version a node opens its blob, unwraps it and keeps the handle in

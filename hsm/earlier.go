@@ -16,8 +16,8 @@ type EarlierLoader interface {
 	LoadEarlierSealingKey(generation uint32, material []byte) (Handle, error)
 }
 
-// errNoRoot: the node lacks the roots of an earlier generation, which another
-// node may hold still.
+// errNoRoot: the node lacks the roots of a generation that another node may
+// hold: an earlier one still, or a later one already.
 var errNoRoot = &kms.Error{Kind: kms.KindHSMUnavailable, Detail: "the node does not hold the roots of the key's generation"}
 
 // loadMaterial loads a version's material; generation is that of the root which

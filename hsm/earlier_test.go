@@ -82,6 +82,38 @@ func TestNodeWithoutEarlierRootsIsPassedOver(t *testing.T) {
 	}
 }
 
+// A blob that needs roots which are retired is lost; one that needs roots of
+// which the node has not heard is for another node.
+func TestBlobOfLaterRootsIsForAnotherNode(t *testing.T) {
+	domain := twoGenerations()
+	n := &node{domain: domain, token: struct{ Token }{}}
+	try := func(kind blobKind, blob, sealing uint32) error {
+		b := appendBlobHeader(nil, blobHeader{kind, domain.ID, blob}, make([]byte, gcmNonceSize))
+		b = append(b, make([]byte, commitmentSize+gcmTagSize)...)
+		_, err := (&Device{}).openOn(n, kms.SealingKey{Domain: domain.ID, RootGeneration: sealing}, sealContext{kind: kind}, b)
+		return err
+	}
+	for name, err := range map[string]error{
+		"later key root":                  try(blobWrapped, 4, 3),
+		"later sealing root":              try(blobWrapped, 3, 4),
+		"later sealing root, SEALED":      try(blobSealed, 1, 4),
+		"later key root, retired sealing": try(blobWrapped, 4, 1),
+	} {
+		if !lacksRoot(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"retired key root":     try(blobWrapped, 1, 3),
+		"retired sealing root": try(blobWrapped, 3, 1),
+		"no generation":        try(blobWrapped, 0, 0),
+	} {
+		if err != errBlob {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Only wrapped material depends on the key root of its blob's generation.
 func TestOnlyWrappedBlobsNeedAKeyRoot(t *testing.T) {
 	for kind, want := range map[blobKind]uint32{blobWrapped: 7, blobSealed: 0, blobSecret: 0} {

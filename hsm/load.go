@@ -92,11 +92,16 @@ func (d *Device) withSealing(n *node, k kms.SealingKey, plan func(Handle) *Call)
 
 // openOn opens a blob on a node. A blob of another kind or domain, one that
 // needs a root which exists no more, or one that does not open in this context,
-// is errBlob.
+// is errBlob. One that needs a later root than the description names is
+// errNoRoot: other API nodes may know of that.
 func (d *Device) openOn(n *node, k kms.SealingKey, sc sealContext, blob []byte) ([]byte, error) {
 	h, ok := parseBlob(blob)
-	if !ok || h.kind != sc.kind || h.domain != n.domain.ID || k.Domain != n.domain.ID ||
-		!n.domain.has(k.RootGeneration) || h.root() != 0 && !n.domain.has(h.root()) {
+	switch {
+	case !ok || h.kind != sc.kind || h.domain != n.domain.ID || k.Domain != n.domain.ID:
+		return nil, errBlob
+	case max(k.RootGeneration, h.root()) > n.domain.Generation:
+		return nil, errNoRoot
+	case !n.domain.has(k.RootGeneration) || h.root() != 0 && !n.domain.has(h.root()):
 		return nil, errBlob
 	}
 	call, err := d.withSealing(n, k, func(handle Handle) *Call { return openCall(sc, handle, blob) })

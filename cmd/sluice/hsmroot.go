@@ -43,9 +43,10 @@ which two people compare and confirm, as in "sluice hsm init". At the end it
 writes the domain's description. Interrupted, it can be run again: it goes on
 where it ended.
 
-Then restart every API node with the new description: it makes new keys under
-the new root keys, and old ones open still. Only then go on with "sluice hsm
-rewrap" and "sluice hsm retire-root".`,
+Then restart every API node with the new description, in one go: it makes new
+keys under the new root keys, which a node that was not restarted cannot use,
+and old ones open still. Only then go on with "sluice hsm rewrap" and "sluice
+hsm retire-root".`,
 		Example: `  sluice hsm rotate-root --ceremony ceremony.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -5,7 +5,9 @@
 // # What is on a token
 //
 // Two token objects, the domain's key root and sealing root, put there by
-// Ceremony and frozen (not extractable, not modifiable). They are used where
+// Ceremony and frozen (not extractable, not modifiable), and while they are
+// replaced two of each generation: Replace adds the next, Retire removes an
+// earlier one. They are used where
 // they are: SoftHSM refuses to copy a frozen object, and a module that would
 // copy it might leave its unwrap template behind. Everything else is a session
 // object: keys are unwrapped from material when they are needed. So the number
