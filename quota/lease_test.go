@@ -38,3 +38,20 @@ func TestLoansAndReturnsAreExactToTheGrain(t *testing.T) {
 		t.Errorf("lent %d, declared %d, rest %d; returned %d, left %d", loans, declared, l.loan, returned, b.level)
 	}
 }
+
+// A node that holds a good part of what a request needs asks for the rest.
+func TestRequestThatWaitsIsAskedForWhateverIsHeld(t *testing.T) {
+	const need = 1000 * Grain
+	for held := int64(0); held < need; held += Grain {
+		total, line := totalLease{window: 1, known: true, room: held, head: need, left: need}, LineClaim{}
+		total.claim(&line, second, Grain, 4, false)
+		if held+line.Ask*Grain < need {
+			t.Fatalf("of a total %d are held and %d asked for", held, line.Ask*Grain)
+		}
+		r, b, line := rateLease{head: need}, bucket{level: held}, LineClaim{PerSecond: 1000}
+		r.claim(&b, &line, second, second/4, false)
+		if held+line.Ask*Grain < need {
+			t.Fatalf("of a rate %d are held and %d asked for", held, line.Ask*Grain)
+		}
+	}
+}

@@ -273,6 +273,23 @@ func TestSlotsOfANodeThatIsCutOffComeBackAndItStops(t *testing.T) {
 
 func newID() uuid.UUID { return uuid.NewV7() }
 
+// What an idle node gave back does not stand in the way of the next request.
+func TestNodeThatWasIdleGoesOnAtOnce(t *testing.T) {
+	withCluster(t, thousand(nil), func(c *quotatest.Cluster, _ *inmem.Store) {
+		for range 20 {
+			c.Drive(t, func(node int, _ time.Duration) float64 { return float64(100 * (1 - min(node, 1))) }, 1, time.Second)
+			time.Sleep(700 * time.Millisecond)
+			r, err := c.Engines[0].Admit(&kms.AdmitRequest{
+				RequestID: newID(), Principal: &kms.Principal{Tenant: c.Tenant}, Op: kms.OpSign, Spec: kms.SpecRSA2048,
+			})
+			if err != nil {
+				t.Fatalf("after a pause: %+v", err.(*kms.Error).Reasons)
+			}
+			c.Engines[0].Settle(r, kms.Settlement{State: kms.Settled, Charged: r.Cost})
+		}
+	})
+}
+
 // liar is a store that grants whatever comes to its mind.
 type liar struct {
 	answer func(c *quota.Claim) quota.Grant

@@ -188,15 +188,14 @@ func unusedComesBack(t *testing.T, s Suite, b quota.Backing, nodes []*member) {
 // pd#11240: a node with a small part of the demand never had enough for one
 // request.
 func headIsServed(t *testing.T, s Suite, b quota.Backing, nodes []*member) {
-	nodes[0].exchange(bucket(0, 4000))
-	nodes[1].exchange(bucket(0, 10))
-	line := bucket(700, 10)
-	line.Head = 700
-	if g := nodes[1].exchange(line); g.Lines[0].Tokens != 700 {
-		t.Errorf("of 1,500, with a part of a four-hundredth, it gets %d; 700 are needed", g.Lines[0].Tokens)
+	nodes[0].exchange(bucket(600, 4000)) // of 1,500, and 250 in advance
+	if g := nodes[1].exchange(bucket(600, 10)); g.Lines[0].Tokens > 10 {
+		t.Errorf("when nothing waits it gets %d by a part of a four-hundredth", g.Lines[0].Tokens)
 	}
-	if g := nodes[1].exchange(bucket(700, 10)); g.Lines[0].Tokens > 10 {
-		t.Errorf("when nothing waits it gets %d", g.Lines[0].Tokens)
+	line := bucket(600, 10)
+	line.Head = 600
+	if g := nodes[1].exchange(line); g.Lines[0].Tokens != 600 {
+		t.Errorf("it gets %d; 600 are needed and there", g.Lines[0].Tokens)
 	}
 }
 
