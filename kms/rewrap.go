@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 	"uuid"
 )
@@ -20,6 +23,12 @@ import (
 const (
 	// DefaultRewrapBatch is how many keys are read at once.
 	DefaultRewrapBatch = 100
+	// rewrapWorkers is how many keys are under way at once: while the token
+	// works on one, the database stores others.
+	rewrapWorkers = 8
+	// rewrapTimeout bounds the work on one row: a key can have some thousand
+	// versions.
+	rewrapTimeout = time.Minute
 	// rewrapAttempts bounds the tries to change a row that others change at
 	// the same time; each one lost means that another change got through.
 	rewrapAttempts = 10
@@ -34,7 +43,8 @@ type Rewrap struct {
 	Store  RootStore
 	// Batch is how many keys are read at once, 1 to MaxPageSize.
 	Batch int
-	// Progress is told now and then, by one goroutine; nil for nobody.
+	// Progress is told after each row, one at a time; nil for nobody. It must
+	// be fast.
 	Progress func(RewrapProgress)
 }
 
@@ -77,12 +87,14 @@ func (s *Service) RootUses(ctx context.Context, domain uuid.UUID, device RootDev
 		u := uses[t.Sealing.RootGeneration]
 		u.Tenants++
 		uses[t.Sealing.RootGeneration] = u
-		return s.eachKey(ctx, t, MaxPageSize, func(k *Key) error {
-			for _, v := range k.Versions {
-				if root := device.BlobRoot(v.Blob); root != 0 {
-					u := uses[root]
-					u.Versions++
-					uses[root] = u
+		return s.eachPage(ctx, t, MaxPageSize, func(keys []*Key) error {
+			for _, k := range keys {
+				for _, v := range k.Versions {
+					if root := device.BlobRoot(v.Blob); root != 0 {
+						u := uses[root]
+						u.Versions++
+						uses[root] = u
+					}
 				}
 			}
 			return nil
@@ -117,21 +129,19 @@ func (s *Service) eachTenant(ctx context.Context, domain uuid.UUID, f func(*Tena
 	}
 }
 
-// eachKey calls f with a tenant's keys.
-func (s *Service) eachKey(ctx context.Context, t *Tenant, batch int, f func(*Key) error) error {
-	page := Page{Size: batch}
+// eachPage calls f with a tenant's keys, some at a time.
+func (s *Service) eachPage(ctx context.Context, t *Tenant, size int, f func([]*Key) error) error {
+	page := Page{Size: size}
 	for {
 		keys, next, err := s.keys.ListKeys(ctx, t.ID, "", page)
 		if err != nil {
 			return err
 		}
-		for _, k := range keys {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := f(k); err != nil {
-				return err
-			}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := f(keys); err != nil {
+			return err
 		}
 		if next == "" {
 			return nil
@@ -172,10 +182,13 @@ type rewrapping struct {
 	service *Service
 	newest  uint32
 	began   time.Time
+
+	mu      sync.Mutex // guards the rest, and the entry of the present tenant's keys
 	done    RewrapProgress
 	failure error // the last of a row
 }
 
+// tell tells the progress; mu is held, or nothing else runs.
 func (w *rewrapping) tell() {
 	w.done.Elapsed = w.service.clock().Sub(w.began)
 	if w.Progress != nil {
@@ -192,7 +205,7 @@ func (w *rewrapping) sealingKey(ctx context.Context, t *Tenant) error {
 	if err := w.record(ctx, entry, PhaseIntent, nil); err != nil {
 		return err
 	}
-	err := retryRewrap(func() error {
+	err := retryRewrap(ctx, func(ctx context.Context) error {
 		return w.Store.RewrapTenant(ctx, t.ID, func(t *Tenant) (*SealingKey, error) {
 			if t.Deleted() || t.Sealing.RootGeneration == w.newest {
 				return nil, nil
@@ -215,8 +228,9 @@ func (w *rewrapping) sealingKey(ctx context.Context, t *Tenant) error {
 // keysOf rewraps the versions of a tenant's keys.
 func (w *rewrapping) keysOf(ctx context.Context, t *Tenant) error {
 	var entry *Entry // from the first key on
-	err := w.service.eachKey(ctx, t, w.Batch, func(k *Key) error {
-		if len(w.outdated(k)) == 0 {
+	err := w.service.eachPage(ctx, t, w.Batch, func(keys []*Key) error {
+		keys = slices.DeleteFunc(slices.Clone(keys), func(k *Key) bool { return len(w.outdated(k)) == 0 })
+		if len(keys) == 0 {
 			return nil
 		}
 		if entry == nil {
@@ -225,7 +239,7 @@ func (w *rewrapping) keysOf(ctx context.Context, t *Tenant) error {
 				return err
 			}
 		}
-		return w.key(ctx, entry, k)
+		return w.page(ctx, entry, keys)
 	})
 	if entry == nil {
 		return err
@@ -235,6 +249,36 @@ func (w *rewrapping) keysOf(ctx context.Context, t *Tenant) error {
 		outcome = nil // it ended between two rows
 	}
 	return cmp.Or(w.record(ctx, entry, PhaseOutcome, outcome), err)
+}
+
+// page rewraps the versions of some keys, several at once. After an error none
+// is begun any more.
+func (w *rewrapping) page(ctx context.Context, entry *Entry, keys []*Key) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var workers sync.WaitGroup
+	for range min(rewrapWorkers, len(keys)) {
+		workers.Go(func() {
+			for failed.Load() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(keys) {
+					return
+				}
+				err := ctx.Err()
+				if err == nil {
+					err = w.key(ctx, entry, keys[i])
+				}
+				if err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (w *rewrapping) outdated(k *Key) (versions []*Version) {
@@ -250,7 +294,7 @@ func (w *rewrapping) outdated(k *Key) (versions []*Version) {
 // the key as they are.
 func (w *rewrapping) key(ctx context.Context, entry *Entry, k *Key) error {
 	moved := 0
-	err := retryRewrap(func() error {
+	err := retryRewrap(ctx, func(ctx context.Context) error {
 		return w.Store.RewrapKey(ctx, k.Tenant.ID, k.ID, func(k *Key) (map[uint32][]byte, error) {
 			moved = 0
 			if k.Tenant.Deleted() {
@@ -271,6 +315,8 @@ func (w *rewrapping) key(ctx context.Context, entry *Entry, k *Key) error {
 			return blobs, nil
 		})
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case err == nil:
 		entry.Count += uint32(moved)
@@ -283,18 +329,21 @@ func (w *rewrapping) key(ctx context.Context, entry *Entry, k *Key) error {
 	return w.failed(err, slog.String("tenant", k.Tenant.ID.String()), slog.String("key", k.ID.String()))
 }
 
-// retryRewrap tries again while others change the row at the same time.
-func retryRewrap(try func() error) (err error) {
+// retryRewrap tries again while others change the row at the same time. What is
+// begun is finished: the end of ctx does not end it.
+func retryRewrap(ctx context.Context, try func(context.Context) error) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rewrapTimeout)
+	defer cancel()
 	for range rewrapAttempts {
-		if err = try(); err == nil || KindOf(err) != KindPreconditionFailed {
+		if err = try(ctx); err == nil || KindOf(err) != KindPreconditionFailed {
 			return err
 		}
 	}
 	return err
 }
 
-// failed counts a row that could not be rewrapped. It returns the errors after
-// which the next row would fail as well.
+// failed counts a row that could not be rewrapped; mu is held, or nothing else
+// runs. It returns the errors after which the next row would fail as well.
 func (w *rewrapping) failed(err error, row ...slog.Attr) error {
 	switch KindOf(err) {
 	case KindHSMUnavailable, KindStoreUnavailable:

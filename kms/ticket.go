@@ -94,7 +94,7 @@ type Entry struct {
 	Address         netip.Addr
 	UserAgent       string
 	// Count is the number of requests that an aggregated entry stands for;
-	// 0 and 1 are one.
+	// 0 and 1 are one. Of OpRewrapKeys it is the number of versions.
 	Count uint32
 	// DryRun and Replayed mark requests that were only priced, or answered
 	// before: nothing was done.

@@ -140,11 +140,12 @@ func rewrapWithInterruption(t *testing.T, config *wire.Config, ceremony string) 
 			cancel()
 		}
 	}
-	if done, err := wire.Rewrap(ctx, interrupted); !errors.Is(err, context.Canceled) || done.Versions != 5 {
-		t.Errorf("interrupted: %+v, %v", done, err)
+	first, err := wire.Rewrap(ctx, interrupted)
+	if !errors.Is(err, context.Canceled) || first.Versions < 5 || first.Versions >= first.Total.Versions {
+		t.Errorf("interrupted: %+v, %v", first, err)
 	}
 	done, err := wire.Rewrap(context.Background(), settings)
-	if err != nil || done.Failed != 0 || done.Versions != 8 || done.Total.Versions != 8 {
+	if err != nil || done.Failed != 0 || done.Total.Versions != first.Total.Versions-first.Versions || done.Versions != done.Total.Versions {
 		t.Errorf("resumed: %+v, %v", done, err)
 	}
 	t.Logf("%d versions in %v, %.0f a second", done.Versions, done.Elapsed, done.Rate())
