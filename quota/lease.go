@@ -34,10 +34,6 @@ type rateLease struct {
 	// store says.
 	whole bucket
 
-	// expected is the rate at which clients come back that were told when, up
-	// to a moment: as good as demand.
-	expected, expectedTo int64
-
 	offered int64 // asked of the line since the last claim
 	head    int64 // dearest request refused lately, which is waited for
 	demand  int64 // per second, smoothed
@@ -71,12 +67,6 @@ func (l *rateLease) promised(whole, nodes int64) int64 {
 	return max(min(max(l.perSecond, l.emergency), max(l.steady, whole/nodes)), 1)
 }
 
-// expect notes that a client was told to come back after wait, at most half as
-// much later, for its turn at a rate.
-func (l *rateLease) expect(now, wait, perSecond int64) {
-	l.expected, l.expectedTo = perSecond, max(l.expectedTo, now+wait+wait/2+2*second)
-}
-
 // bound refills the bucket of the whole limit.
 func (l *rateLease) bound(now int64, full rate) {
 	l.whole.refill(now, rate{perSecond: full.perSecond, burst: addCapped(full.burst+full.overdraft, full.perSecond)}, 0)
@@ -103,9 +93,6 @@ func (l *rateLease) low(level int64) bool {
 // claim makes the line's part of a claim. idle gives everything back.
 func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bool) (returned int64) {
 	inst, _ := mulDiv(l.offered, second, max(passed, 1))
-	if b.last < l.expectedTo {
-		inst = max(inst, l.expected)
-	}
 	l.demand = min((l.demand+inst+1)/2, c.PerSecond*Grain*MaxDemand)
 	if l.idling = idle; idle {
 		l.demand = 0

@@ -150,7 +150,6 @@ func (e *Engine) peekLease(f *refusal, h *hold, code string, b *bucket, l *rateL
 		e.shared.kick()
 	}
 	wait := b.promise(n, h.now.ns, r, 0, h.snapshot.retryHorizon)
-	l.expect(h.now.ns, wait, r.perSecond)
 	f.refuse(code, full.burst, n, b.level, time.Duration(wait))
 	return false
 }

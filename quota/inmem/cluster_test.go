@@ -63,9 +63,10 @@ func TestFourNodesAdmitTheLimitTogether(t *testing.T) {
 		credits int
 		limits  func(l *quota.TierLimits)
 	}{
-		"standing": {quotatest.Skewed(2000, time.Hour), 1, nil},
-		"moving":   {quotatest.Skewed(2000, time.Second), 1, nil},
-		"dear":     {quotatest.Skewed(200, 5*time.Second), 20, nil},
+		"standing":  {quotatest.Skewed(2000, time.Hour), 1, nil},
+		"moving":    {quotatest.Skewed(2000, time.Second), 1, nil},
+		"moving on": {quotatest.Skewed(2000, 2*time.Second), 1, nil},
+		"dear":      {quotatest.Skewed(200, 5*time.Second), 20, nil},
 		"requests": {quotatest.Skewed(2000, 5*time.Second), 1, func(l *quota.TierLimits) {
 			l.CreditsPerSecond, l.BurstCredits, l.RequestsPerSecond, l.BurstRequests = 50_000, 50_000, 1000, 1000
 		}},
