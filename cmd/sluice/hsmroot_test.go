@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -131,6 +132,79 @@ func TestBackupCheckFindsAWrongRoot(t *testing.T) {
 	out, code = runProgram(t, program, "hsm", "backup-check", "--ceremony", ceremony)
 	if code != 1 || strings.Count(out, "ok\n") != 1 {
 		t.Errorf("a lost token: exit code %d, %s", code, out)
+	}
+}
+
+// The commands, as two people at a terminal and an operator run them.
+func TestRootsAreReplacedByTheCommands(t *testing.T) {
+	wiretest.Require(t)
+	program, dir := buildProgram(t, t.TempDir()), t.TempDir()
+	dev := &wire.Dev{Dir: dir, Nodes: 1, Log: slog.New(slog.DiscardHandler)}
+	app, config, err := dev.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	domain := config.HSM.Domains[0]
+	ceremony := ceremonyOf(t, dir, domain.File)
+	token := domain.Tokens[0]
+	settings := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "node: dev\ndata_dir: %s\nhsm:\n  domains:\n    - file: %s\n      tokens:\n        - {id: %s, module: %s, serial: %q, pin_file: %s}\n",
+		dir, domain.File, token.ID, token.Module, token.Serial, token.PINFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rotateRoot(t, program, ceremony)
+	for _, step := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"backup-check", "--ceremony", ceremony}, 0, "1 2"},
+		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "1", "--yes"}, 1, "2 tenants and 0 versions of keys are stored"},
+		{[]string{"rewrap", "--config", settings, "--ceremony", ceremony, "--batch", "1001", "--yes"}, 1, "1 to 1000"},
+		{[]string{"rewrap", "--config", settings, "--ceremony", ceremony, "--yes"}, 0, "2 sealing keys and 0 versions were rewrapped"},
+		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "2", "--yes"}, 1, "not an earlier one"},
+		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "1", "--yes"}, 0, "generation 1 are gone"},
+		{[]string{"backup-check", "--ceremony", ceremony}, 0, "2            ok"},
+	} {
+		out, code := runProgram(t, program, append([]string{"hsm"}, step.args...)...)
+		if code != step.code || !strings.Contains(out, step.want) {
+			t.Errorf("%v: exit code %d, %s", step.args, code, out)
+		}
+	}
+}
+
+// rotateRoot runs the command and confirms each fingerprint that it shows.
+func rotateRoot(t *testing.T, program, ceremony string) {
+	t.Helper()
+	cmd := exec.Command(program, "hsm", "rotate-root", "--ceremony", ceremony)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	confirmed, said := 0, ""
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		said = lines.Text()
+		if print, shown := strings.CutPrefix(strings.TrimSpace(said), "transport key "); shown {
+			confirmed++
+			if _, err := fmt.Fprintln(in, print[:8]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	// One member and the other backup token.
+	if err := cmd.Wait(); err != nil || confirmed != 2 || !strings.Contains(said, "sluice hsm rewrap") {
+		t.Fatalf("%d confirmed, at last %q: %v", confirmed, said, err)
 	}
 }
 
