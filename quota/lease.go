@@ -93,7 +93,10 @@ func (l *rateLease) low(level int64) bool {
 // claim makes the line's part of a claim. idle gives everything back.
 func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bool) (returned int64) {
 	inst, _ := mulDiv(l.offered, second, max(passed, 1))
-	l.demand = min((l.demand+inst+1)/2, c.PerSecond*Grain*MaxDemand)
+	if l.demand = (l.demand + inst + 1) / 2; inst < l.demand {
+		l.demand = (l.demand + 3*inst) / 4 // a load that has gone keeps no share
+	}
+	l.demand = min(l.demand, c.PerSecond*Grain*MaxDemand)
 	if l.idling = idle; idle {
 		l.demand = 0
 	}
