@@ -13,16 +13,21 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// Bounds of a JSON body's structure, checked in one pass before it is
-// decoded, so that a body of brackets or of a million members costs a scan
-// and nothing else.
-const (
-	// maxDepth is the deepest nesting: the deepest request is a map inside an
-	// object.
-	maxDepth = 4
-	// maxElements bounds the members and elements: the largest request is a
+// structure bounds a JSON body's: it is checked in one pass before the body is
+// decoded, so that a body of brackets or of a million members costs a scan and
+// nothing else.
+type structure struct {
+	depth    int // nesting
+	elements int // members and elements
+}
+
+var (
+	// ordinary: the deepest request is a map inside an object, the largest a
 	// key with its tags.
-	maxElements = 1024
+	ordinary = structure{depth: 4, elements: 1024}
+	// ofPolicies: the deepest part of a policy is what a tenant's project may
+	// use, the largest that fits has some thousand tenants of their own.
+	ofPolicies = structure{depth: 8, elements: 1 << 16}
 )
 
 // readBody reads a request's body into a buffer that the caller releases. It
@@ -89,7 +94,7 @@ func decode(body []byte, sh *shape, in any) error {
 	if sh.decodePlain(body, in) {
 		return sh.checkRequired(in)
 	}
-	hasNull, err := checkStructure(body)
+	hasNull, err := sh.structure.check(body)
 	if err != nil {
 		return err
 	}
@@ -123,27 +128,26 @@ func refuseNull(d *jsontext.Decoder, _ any) error {
 	return errors.ErrUnsupported // decode as usual
 }
 
-// checkStructure bounds nesting and number of members, and tells whether there
-// may be a null. It sees strings and brackets only; whether the rest is JSON
-// the decoder tells, which refuses an "n" outside of strings that begins
-// anything but null.
-func checkStructure(body []byte) (hasNull bool, err error) {
+// check bounds nesting and number of members, and tells whether there may be a
+// null. It sees strings and brackets only; whether the rest is JSON the decoder
+// tells, which refuses an "n" outside of strings that begins anything but null.
+func (s structure) check(body []byte) (hasNull bool, err error) {
 	depth, elements := 0, 0
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case '"':
 			i = skipString(body, i)
 		case '{', '[':
-			if depth++; depth > maxDepth {
-				return false, kms.Errorf(kms.KindMalformed, "body: is nested deeper than %d levels at byte %d", maxDepth, i)
+			if depth++; depth > s.depth {
+				return false, kms.Errorf(kms.KindMalformed, "body: is nested deeper than %d levels at byte %d", s.depth, i)
 			}
 		case '}', ']':
 			depth--
 		case 'n':
 			hasNull = true
 		case ',':
-			if elements++; elements >= maxElements {
-				return false, kms.Errorf(kms.KindMalformed, "body: has more than %d members and elements at byte %d", maxElements, i)
+			if elements++; elements >= s.elements {
+				return false, kms.Errorf(kms.KindMalformed, "body: has more than %d members and elements at byte %d", s.elements, i)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"uuid"
 
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/kms"
@@ -31,6 +32,8 @@ type memory struct {
 	entries     []kms.Entry
 	approvals   []*kms.Approval
 	modes       nodeModes
+	policies    []*kms.PolicyVersion
+	engine      wire.PolicyEngine
 
 	// Faults. They are set while no request runs.
 	quotaFault   error
@@ -62,8 +65,13 @@ func newMemory(t testing.TB) *memory {
 			t.Error(err)
 		}
 	})
+	engine, err := wire.NewPolicyEngine(time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &memory{
-		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
+		engine: engine,
+		keys:   map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
 		tenants:  map[uuid.UUID]*kms.Tenant{},
 		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},
 		token: token, session: session,

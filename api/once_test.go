@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"context"
+	"encoding/json/v2"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -86,6 +88,15 @@ func (w *world) doable() map[string]func() request {
 		"set-node-mode": func() request {
 			return asOperator("POST", "/v1/hsm/nodes/"+string(memoryNode)+"/mode", `{"mode":"standby"}`)
 		},
+		"put-policy": func() request {
+			p := w.must(200, "GET", "/v1/policy", w.operator, "")
+			document, err := json.Marshal(p.fields["document"])
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			return asOperator("PUT", "/v1/policy", fmt.Sprintf(`{"document":%s,"previous":%v}`, document, p.fields["stored"]))
+		},
+		"rollback-policy":       func() request { return asOperator("POST", "/v1/policy/rollback", `{"version":0}`) },
 		"tenant-create-project": func() request { return asOperator("POST", "/v1/tenants/acme/projects", `{"name":"`+unique()+`"}`) },
 		"tenant-create-credential": func() request {
 			return asOperator("POST", "/v1/tenants/acme/credentials", `{"name":"c","scopes":["key:*"]}`)

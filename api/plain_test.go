@@ -131,7 +131,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var in EncryptRequest
-			if _, err := checkStructure(body); err != nil {
+			if _, err := sh.structure.check(body); err != nil {
 				b.Fatal(err)
 			}
 			if err := json.Unmarshal(body, &in, decodeOptions); err != nil {

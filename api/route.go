@@ -21,6 +21,7 @@ const (
 	ObjectCredential Object = "credential"
 	ObjectApproval   Object = "approval"
 	ObjectNode       Object = "node"
+	ObjectPolicy     Object = "policy"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -127,7 +128,7 @@ func Routes() []Route {
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), approvalRoutes(), nodeRoutes(),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), approvalRoutes(), nodeRoutes(), policyRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

@@ -53,6 +53,7 @@ var bounds = map[string]int{
 	"MaxDeriveContext": kms.MaxDeriveContext,
 	"MinDerived":       kms.MinDerived,
 	"MaxDerived":       kms.MaxDerived,
+	"MaxPolicyComment": kms.MaxPolicyComment,
 }
 
 func jsonName(f reflect.StructField) string {
@@ -214,6 +215,8 @@ func (s *schemas) value(t reflect.Type, request bool) node {
 	switch t {
 	case reflect.TypeFor[Bytes]():
 		return node{"type": "string", "contentEncoding": "base64"}
+	case reflect.TypeFor[PolicyDocument]():
+		return node{"type": "object", "additionalProperties": true}
 	case reflect.TypeFor[Cost]():
 		return node{"type": "number", "minimum": 0, "multipleOf": 0.000001}
 	case reflect.TypeFor[time.Time]():

@@ -19,6 +19,8 @@ type shape struct {
 	known string
 	// required tells whether some field is, so that a body is.
 	required bool
+	// structure bounds the body's.
+	structure structure
 }
 
 // field is one field of a request.
@@ -42,16 +44,19 @@ func shapeOf(t reflect.Type) *shape {
 	if t == nil {
 		return nil
 	}
-	sh := &shape{known: knownFields(t)}
+	sh := &shape{known: knownFields(t), structure: ordinary}
 	for _, sf := range reflect.VisibleFields(t) {
 		if sf.Anonymous {
 			continue
 		}
 		f := &field{name: jsonName(sf), index: sf.Index, expects: expectation(sf.Type),
-			list:  sf.Type.Kind() == reflect.Slice && sf.Type != reflect.TypeFor[Bytes](),
+			list:  sf.Type.Kind() == reflect.Slice && sf.Type.Elem().Kind() != reflect.Uint8,
 			plain: plainSetter(sf.Type), number: isNumber(sf.Type), required: isRequired(sf)}
 		sh.fields = append(sh.fields, f)
 		sh.required = sh.required || f.required
+		if sf.Type == reflect.TypeFor[PolicyDocument]() {
+			sh.structure = ofPolicies
+		}
 	}
 	return sh
 }
@@ -94,6 +99,8 @@ func expectation(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Bytes]():
 		return "a string of base64, with the standard alphabet and padding"
+	case reflect.TypeFor[PolicyDocument]():
+		return "an object: a policy"
 	case reflect.TypeFor[time.Time]():
 		return "a string of an RFC 3339 time"
 	}

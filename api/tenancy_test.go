@@ -58,6 +58,10 @@ var samples = map[string]string{
 	"approve":                      ``,
 	"set-node-mode":                `{"mode":"drained"}`,
 	"self-test-node":               ``,
+	"check-policy":                 `{"document":{"gate":{"safe_percent":85}}}`,
+	"diff-policy":                  `{"version":0}`,
+	"put-policy":                   `{"document":{"gate":{"safe_percent":85}},"comment":"more for gold"}`,
+	"rollback-policy":              `{"version":0}`,
 	"tenant-create-project":        `{"name":"sample2"}`,
 	"tenant-create-credential":     `{"name":"sample2","scopes":["key:*"]}`,
 	"tenant-rotate-credential":     ``,
@@ -78,8 +82,9 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectVersion:    {"1"},
 		api.ObjectAlias:      {name + "%2Falias"},
 		api.ObjectTenant:     {of.id, of.name},
-		api.ObjectApproval:   {credential}, // operators' only
-		api.ObjectNode:       {"node-1"},   // the same
+		api.ObjectApproval:   {credential},         // operators' only
+		api.ObjectNode:       {"node-1"},           // the same
+		api.ObjectPolicy:     {"4711471147114711"}, // the same
 	}
 }
 
@@ -91,6 +96,7 @@ var missing = map[api.Object][]string{
 	api.ObjectTenant:     {"018f0000-0000-7000-8000-000000000000", "nobody"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectNode:       {"node-9"},
+	api.ObjectPolicy:     {"9", "-1", "00", "x", "18446744073709551615", "18446744073709551616"},
 }
 
 // paths fills the objects of a route's path in from a table of references, in
@@ -347,7 +353,7 @@ func TestOperatorsAdministerTenantsAndTenantsThemselves(t *testing.T) {
 	w.must(200, "GET", "/v1/tenants", w.operator, "")
 	w.must(200, "GET", "/v1/tenants/acme", w.operator, "")
 	w.must(200, "GET", "/v1/hsm/nodes", w.operator, "")
-	for _, path := range []string{"/v1/tenants", "/v1/tenants/acme", "/v1/tenants/acme/credentials", "/v1/hsm/nodes"} {
+	for _, path := range []string{"/v1/tenants", "/v1/tenants/acme", "/v1/tenants/acme/credentials", "/v1/hsm/nodes", "/v1/policy", "/v1/policy/versions"} {
 		if a := w.send("GET", path, w.acme.token, ""); a.status != 403 {
 			t.Errorf("a tenant reads %s: %d", path, a.status)
 		}

@@ -71,12 +71,12 @@ func (w *world) freshObjects(of tenant, n int) (foreign, absent []map[api.Object
 		credential := w.must(201, "POST", "/v1/credentials", of.token, `{"name":"`+name+`","scopes":["key:sign"]}`).text("id")
 		f := map[api.Object]string{
 			api.ObjectKey: key, api.ObjectVersion: "1", api.ObjectCredential: credential,
-			api.ObjectAlias: name + "-alias", api.ObjectTenant: of.id, api.ObjectApproval: credential, api.ObjectNode: "node-1",
+			api.ObjectAlias: name + "-alias", api.ObjectTenant: of.id, api.ObjectApproval: credential, api.ObjectNode: "node-1", api.ObjectPolicy: "0",
 		}
 		none := func() string { return uuid.NewV7().String() }
 		a := map[api.Object]string{
 			api.ObjectKey: none(), api.ObjectVersion: "1", api.ObjectCredential: none(),
-			api.ObjectAlias: name + "-nobody", api.ObjectTenant: none(), api.ObjectApproval: none(), api.ObjectNode: "node-9",
+			api.ObjectAlias: name + "-nobody", api.ObjectTenant: none(), api.ObjectApproval: none(), api.ObjectNode: "node-9", api.ObjectPolicy: "9",
 		}
 		if form == 1 {
 			f[api.ObjectKey], a[api.ObjectKey] = name, name+"-none"

@@ -58,6 +58,7 @@ func parseEntry(payload []byte) (*kms.Entry, error) {
 	e.Approval = p.id("apr")
 	e.Target = p.id("tgt")
 	e.Revision = uint64(p.int("rev"))
+	e.PolicyVersion = uint64(p.int("pol"))
 	p.expect("}")
 	// What the parser was lenient about (an explicit zero, a number too large
 	// for its field, an escape too many) does not survive the way back.

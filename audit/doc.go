@@ -83,6 +83,8 @@
 //	dry   true: a dry run                           rep   true: the answer to a repetition
 //	apr   approval id                               tgt   tenant acted on, if another than tn
 //	rev   in an intent: the object's revision before the change
+//	pol   version of the policy that decided; left out: the one that Sluice
+//	      comes with
 //
 // and a reason's are c code (64), l limit, n need, h have, r nanoseconds until
 // a retry helps; all but c are left out when zero.

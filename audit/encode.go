@@ -76,6 +76,7 @@ func appendEntry(b []byte, e *kms.Entry) []byte {
 	b = appendID(b, "apr", e.Approval)
 	b = appendID(b, "tgt", e.Target)
 	b = appendInt(b, "rev", int64(e.Revision))
+	b = appendInt(b, "pol", int64(e.PolicyVersion))
 	return append(b, '}')
 }
 

@@ -29,11 +29,12 @@ func fullEntry() *kms.Entry {
 	e.Approval = uuid.MustParse("0198c1a5-0000-7000-8000-000000000002")
 	e.Target = uuid.MustParse("0198c1a5-0000-7000-8000-000000000003")
 	e.Revision = 4
+	e.PolicyVersion = 5
 	return e
 }
 
 // TestEntryOfAnEarlierVersionIsReadAsItWas has a line from before entries told
-// dry runs, repetitions and approvals. Its bytes are under the chain, so they
+// dry runs, repetitions, approvals and the policy. Its bytes are under the chain, so they
 // must also be what is written of it today.
 func TestEntryOfAnEarlierVersionIsReadAsItWas(t *testing.T) {
 	const line = `{"t":"2026-01-02T03:04:05Z","p":"outcome","id":"0198c1a5-0000-7000-8000-000000000001","op":"sign",` +
@@ -42,7 +43,7 @@ func TestEntryOfAnEarlierVersionIsReadAsItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.DryRun || e.Replayed || e.Approval != uuid.Nil() || e.Op != kms.OpSign || e.Count != 3 {
+	if e.DryRun || e.Replayed || e.Approval != uuid.Nil() || e.PolicyVersion != 0 || e.Op != kms.OpSign || e.Count != 3 {
 		t.Errorf("read as %+v", e)
 	}
 	if got := string(appendEntry(nil, e)); got != line {
@@ -52,7 +53,8 @@ func TestEntryOfAnEarlierVersionIsReadAsItWas(t *testing.T) {
 
 func TestMarksAreReadBack(t *testing.T) {
 	for name, e := range map[string]*kms.Entry{
-		"dry run": {DryRun: true}, "repetition": {Replayed: true}, "approval": {Approval: uuid.NewV7()}, "none": {},
+		"dry run": {DryRun: true}, "repetition": {Replayed: true}, "approval": {Approval: uuid.NewV7()},
+		"policy": {PolicyVersion: math.MaxInt64}, "none": {},
 	} {
 		got, err := parseEntry(appendEntry(nil, e))
 		if err != nil || !reflect.DeepEqual(got, e) {

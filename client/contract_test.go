@@ -111,6 +111,9 @@ func fill(v reflect.Value, name string) {
 	case reflect.TypeFor[api.Cost]():
 		v.SetInt(int64(12*kms.Credit + kms.Credit/10))
 		return
+	case reflect.TypeFor[api.PolicyDocument]():
+		v.SetBytes([]byte(`{"gate":{"safe_percent":85}}`))
+		return
 	case reflect.TypeFor[api.Bytes]():
 		v.SetBytes([]byte{0xfb, 0xff})
 		return

@@ -225,6 +225,27 @@ var calls = []struct {
 		"POST", "/v1/hsm/nodes/hsm-1/self-test", ""},
 	{"PoolMap", func(ctx context.Context, c *client.Client) (any, error) { return out(c.PoolMap(ctx, "")) },
 		"GET", "/v1/hsm/map", ""},
+	{"GetPolicy", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetPolicy(ctx)) },
+		"GET", "/v1/policy", ""},
+	{"GetPolicyVersion", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetPolicyVersion(ctx, 3)) },
+		"GET", "/v1/policy/versions/3", ""},
+	{"ListPolicyVersions", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListPolicyVersions(ctx)) },
+		"GET", "/v1/policy/versions", ""},
+	{"CheckPolicy", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CheckPolicy(ctx, []byte(`{"gate":{"safe_percent":85}}`)))
+	}, "POST", "/v1/policy/check", `{"document":{"gate":{"safe_percent":85}}}`},
+	{"DiffPolicy", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.DiffPolicy(ctx, client.DiffPolicyInput{Document: []byte(`{"gate":{}}`)}))
+	}, "POST", "/v1/policy/diff", `{"document":{"gate":{}}}`},
+	{"DiffPolicy with a version", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.DiffPolicy(ctx, client.DiffPolicyInput{Version: new(uint32)}))
+	}, "POST", "/v1/policy/diff", `{"version":0}`},
+	{"PutPolicy", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.PutPolicy(ctx, client.PutPolicyInput{Document: []byte(`{"gate":{}}`), Previous: 3, Comment: "more for gold"}))
+	}, "PUT", "/v1/policy", `{"document":{"gate":{}},"previous":3,"comment":"more for gold"}`},
+	{"RollbackPolicy", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RollbackPolicy(ctx, client.RollbackPolicyInput{}))
+	}, "POST", "/v1/policy/rollback", `{"version":0}`},
 	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},
 	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "a/b", "p")) },

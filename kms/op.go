@@ -66,6 +66,9 @@ const (
 	OpReadNodes        Op = "read-nodes"
 	OpSetNodeMode      Op = "set-node-mode"
 	OpTestNode         Op = "test-node"
+	OpReadPolicy       Op = "read-policy"
+	OpCheckPolicy      Op = "check-policy"
+	OpPutPolicy        Op = "put-policy"
 	OpReadQuota        Op = "read-quota"
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
@@ -173,6 +176,9 @@ var ops = []OpInfo{
 	{Op: OpReadNodes, Class: ClassRead, Family: "operator"},
 	{Op: OpSetNodeMode, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpTestNode, Class: ClassManage, Family: "operator"},
+	{Op: OpReadPolicy, Class: ClassRead, Family: "operator"},
+	{Op: OpCheckPolicy, Class: ClassRead, Family: "operator"},
+	{Op: OpPutPolicy, Class: ClassManage, Family: "operator", Changes: true, TwoOperators: true},
 	{Op: OpCreateProject, Class: ClassCreate, Family: "tenant", Changes: true},
 	{Op: OpReadProject, Class: ClassRead, Family: "tenant"},
 	{Op: OpCreateCredential, Class: ClassCreate, Family: "tenant", Changes: true, TwoOperators: true},

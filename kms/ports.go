@@ -176,6 +176,9 @@ type Reservation struct {
 	RequestID uuid.UUID
 	Tenant    uuid.UUID
 	Cost      Credits
+	// PolicyVersion is that of the policy which decided; 0: the one that is in
+	// force when the request comes in.
+	PolicyVersion uint64
 }
 
 // Credits counts micro-credits: 1,000,000 is one credit of the cost table.

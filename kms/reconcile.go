@@ -61,6 +61,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundApproval(ctx, e)
 	case OpSetNodeMode:
 		return s.foundNode(ctx, e)
+	case OpPutPolicy:
+		return s.foundPolicy(ctx, e)
 	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		return s.foundTenant(ctx, e)
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
@@ -164,6 +166,18 @@ func (s *Service) foundNode(ctx context.Context, e *Entry) string {
 		return OutcomeFoundUnknown
 	case revision == e.Revision:
 		return OutcomeFoundUndone
+	}
+	return OutcomeFoundChanged
+}
+
+// foundPolicy looks for the version that follows the one before the change.
+func (s *Service) foundPolicy(ctx context.Context, e *Entry) string {
+	p, err := s.policies.Policy(ctx, e.Revision+1)
+	switch {
+	case err != nil:
+		return missing(err, 0)
+	case p.By != e.Credential || p.Created.Before(e.Time.Truncate(time.Microsecond)): // as times are stored
+		return OutcomeFoundUndone // another request's
 	}
 	return OutcomeFoundChanged
 }

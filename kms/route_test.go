@@ -47,6 +47,11 @@ type stage struct {
 	failOnce    string
 	reached     func(step string)
 	approvals   *approvalBook
+	policies    *policyBook
+	engine      *policyFake
+	// decidedUnder is the version of the policy under which requests are
+	// admitted; 0: it is not told.
+	decidedUnder uint64
 }
 
 // The stage's periods.
@@ -83,7 +88,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	tenant := &kms.Tenant{ID: uuid.NewV7(), Name: "acme", Tier: kms.TierGold, State: kms.TenantActive}
 	s := &stage{
 		fail: map[string]error{}, down: map[kms.NodeID]bool{}, nodes: []kms.NodeID{"a", "b"},
-		keys: 1, domain: uuid.NewV7(), generation: 1, approvals: &approvalBook{},
+		keys: 1, domain: uuid.NewV7(), generation: 1, approvals: &approvalBook{}, policies: &policyBook{}, engine: &policyFake{},
 		key: &kms.Key{ID: uuid.NewV7(), Tenant: tenant, Project: "default", Name: "orders", Spec: kms.SpecAES256,
 			Usage: kms.UsageEncryptDecrypt, Protection: kms.ProtectionHSM, State: kms.KeyEnabled, Primary: 1, Revision: 1,
 			Versions: []*kms.Version{{ID: uuid.NewV7(), Number: 1, State: kms.VersionEnabled}}},
@@ -94,6 +99,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	}
 	s.svc = kms.NewService(kms.Config{
 		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
+		Policies: s.policies, PolicyEngine: s.engine,
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -197,7 +203,7 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	if err := s.step("admit"); err != nil {
 		return kms.Reservation{}, err
 	}
-	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit}, nil
+	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder}, nil
 }
 
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {

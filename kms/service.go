@@ -22,6 +22,9 @@ type Service struct {
 	approvals   Approvals
 	deletions   TenantDeletions
 	nodes       NodeSettings
+	policies    Policies
+	engine      PolicyEngine
+	followed    followedPolicy
 
 	twoOperators bool
 	copiesLive   time.Duration // after a tenant's deletion: see Config.RootRotation
@@ -53,6 +56,9 @@ type Config struct {
 	Approvals   Approvals
 	Deletions   TenantDeletions
 	Nodes       NodeSettings
+	Policies    Policies
+	// PolicyEngine holds the policy in force, whose version is in every entry.
+	PolicyEngine PolicyEngine
 
 	// TwoOperators tells whether the operations so marked need the approval of
 	// a second operator; false: one is enough.
@@ -81,6 +87,7 @@ func NewService(c Config) *Service {
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
 		approvals: c.Approvals, deletions: c.Deletions, nodes: c.Nodes,
+		policies: c.Policies, engine: c.PolicyEngine,
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
@@ -155,6 +162,7 @@ func maxWait(u Urgency) time.Duration {
 func (s *Service) run(ctx context.Context, t *Ticket, k *task) error {
 	t.Op = k.op
 	t.Bytes = k.bytes
+	t.PolicyVersion = s.engine.PolicyVersion()
 	err := s.travel(ctx, t, k)
 	return s.close(ctx, t, err)
 }
@@ -255,6 +263,9 @@ func (s *Service) admit(t *Ticket, k *task) error {
 		return err
 	}
 	t.reservation, t.admitted, t.Cost = reservation, true, reservation.Cost
+	if reservation.PolicyVersion != 0 {
+		t.PolicyVersion = reservation.PolicyVersion
+	}
 	return nil
 }
 
@@ -384,6 +395,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 		Wait: t.Wait, SlotTime: t.SlotTime, Total: now.Sub(t.Received),
 		Outcome: "ok", Reasons: t.Reasons, Address: t.Address, UserAgent: t.UserAgent,
 		DryRun: t.DryRun, Replayed: t.Replayed, Approval: t.Approval,
+		PolicyVersion: t.PolicyVersion,
 	}
 	if by := t.By; by != nil {
 		e.Tenant, e.Project, e.Credential = by.Tenant.ID, by.Project, by.Credential
@@ -410,6 +422,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 // err, or KindAuditUnavailable when the journal cannot take the entry.
 func (s *Service) Refuse(ctx context.Context, t *Ticket, op Op, err error) error {
 	t.Op = op
+	t.PolicyVersion = s.engine.PolicyVersion()
 	return s.close(ctx, t, err)
 }
 

@@ -43,7 +43,9 @@ type Ticket struct {
 	Attempts  int // nodes tried
 	Reasons   []Reason
 	Settled   Settlement
-	Elapsed   time.Duration // from Received to the journal's acknowledgement
+	// PolicyVersion is that of the policy which decided on the request.
+	PolicyVersion uint64
+	Elapsed       time.Duration // from Received to the journal's acknowledgement
 
 	reservation Reservation
 	admitted    bool
@@ -107,6 +109,8 @@ type Entry struct {
 	// Revision is, in an intent, the revision of the object before the change;
 	// 0 when the change makes it. It tells later whether the change was made.
 	Revision uint64
+	// PolicyVersion is that of the policy which decided on the request.
+	PolicyVersion uint64
 }
 
 // Phase says which part of a request an entry records.

@@ -154,6 +154,8 @@ func (e *Engine) AdmitRequest(r *Request) (kms.Reservation, error) {
 		RequestID: r.RequestID,
 		Tenant:    r.Principal.Tenant.ID,
 		Cost:      snapshot.Costs.Price(r.Op, r.Spec, r.Bytes),
+
+		PolicyVersion: snapshot.Version,
 	}
 	if r.Source != "" {
 		reservation.Cost += snapshot.Costs.Price(kms.OpDecrypt, r.Source, r.Bytes)

@@ -75,6 +75,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadProject:    1,
 	kms.OpReadCredential: 1,
 	kms.OpReadNodes:      1,
+	kms.OpReadPolicy:     1,
 	kms.OpTestNode:       5,
 	kms.OpReadQuota:      1,
 
@@ -99,6 +100,8 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpImportKey:        5,
 	kms.OpApprove:          5,
 	kms.OpSetNodeMode:      5,
+	kms.OpCheckPolicy:      5,
+	kms.OpPutPolicy:        5,
 	kms.OpKeeperDestroy:    5,
 	kms.OpKeeperRevoke:     5,
 	kms.OpKeeperErase:      5,

@@ -40,7 +40,7 @@ func newWorld(t *testing.T, spec kms.Spec) *world {
 		by: &kms.Principal{Tenant: tenant, Project: "default", Credential: uuid.NewV7(), Scopes: scopes},
 	}
 	w.svc = kms.NewService(kms.Config{
-		Keys: worldKeys{w: w}, Quota: w, Scheduler: worldScheduler{}, Device: worldDevice{w: w}, Journal: w, Observer: w,
+		Keys: worldKeys{w: w}, Quota: w, Scheduler: worldScheduler{}, Device: worldDevice{w: w}, Journal: w, Observer: w, PolicyEngine: worldPolicy{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: time.Now,
 	})
 	return w
@@ -71,6 +71,10 @@ func (w *world) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 func (w *world) Settle(kms.Reservation, kms.Settlement)   {}
 func (w *world) Record(context.Context, *kms.Entry) error { return nil }
 func (w *world) Request(*kms.Ticket, error)               {}
+
+type worldPolicy struct{ kms.PolicyEngine }
+
+func (worldPolicy) PolicyVersion() uint64 { return 0 }
 
 type worldScheduler struct{}
 

@@ -1,5 +1,6 @@
 // Package cli holds the client verbs of the sluice command: keys and what is
-// done with them, tenants, projects, credentials and the HSM pool. Each verb
+// done with them, tenants, projects, credentials, the policy and the HSM
+// pool. Each verb
 // is one or a few calls of package client and a way to show the answer.
 //
 // # For people and for programs
@@ -12,10 +13,10 @@
 //
 // # Exit codes
 //
-//	0  done; for verify and verify-mac: valid
+//	0  done; for verify, verify-mac and policy validate: valid
 //	1  refused, or no answer
 //	2  the command line is wrong
-//	3  the signature or MAC is not valid
+//	3  the signature, MAC or policy is not valid
 //
 // # Credentials
 //

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sluice-kms/sluice/quota"
 )
 
 // Credentials of the service of canned answers.
@@ -62,6 +64,17 @@ const approval = `{"id":"` + approvalID + `","operation":"delete-tenant","resour
 "used":false,"created_at":"2026-01-02T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"`
 
 const tenant = `{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","tier":"gold","state":"ACTIVE","allow_sealed":false,"created_at":"2026-01-02T03:04:05Z","revision":1`
+
+const policyFields = `"sha256":"00ff","comment":"more for gold","created_at":"2026-01-02T03:04:05Z","created_by":"01920000-0000-7000-8000-00000000000c"`
+
+// policyDocument is the policy that Sluice comes with.
+var policyDocument = func() string {
+	document, err := quota.DefaultPolicy().Document()
+	if err != nil {
+		panic(err)
+	}
+	return string(document)
+}()
 
 // answers are by method and path.
 var answers = map[string]string{
@@ -122,9 +135,19 @@ var answers = map[string]string{
 	"POST /v1/tenants/acme/resume":       tenant + `,` + charge + `}`,
 	"DELETE /v1/tenants/acme": strings.Replace(tenant, "ACTIVE", "DELETING", 1) +
 		`,"deletion":{"requested_at":"2026-02-02T03:04:05Z","void_at":"2027-03-09T03:04:05Z"},` + charge + `}`,
-	"GET /v1/approvals":                                   `{"approvals":[` + approval + `}],` + charge + `}`,
-	"GET /v1/approvals/" + approvalID:                     approval + `,` + charge + `}`,
-	"POST /v1/approvals/" + approvalID + "/approve":       approval + `,"approved_by":"01920000-0000-7000-8000-00000000000c",` + charge + `}`,
+	"GET /v1/approvals":                             `{"approvals":[` + approval + `}],` + charge + `}`,
+	"GET /v1/approvals/" + approvalID:               approval + `,` + charge + `}`,
+	"POST /v1/approvals/" + approvalID + "/approve": approval + `,"approved_by":"01920000-0000-7000-8000-00000000000c",` + charge + `}`,
+	"GET /v1/policy": `{"version":3,` + policyFields + `,"stored":4,"problem":"it cannot be\u001b[31m applied: gate.safe_percent: is not below hard_percent","document":` +
+		policyDocument + `,` + charge + `}`,
+	"GET /v1/policy/versions/0":            `{"version":0,"sha256":"00","document":{"gate":{"safe_percent":85}},` + charge + `}`,
+	"GET /v1/policy/versions":              `{"versions":[{"version":2,` + policyFields + `}],"next_page_token":"2",` + charge + `}`,
+	"GET /v1/policy/versions?page_token=2": `{"versions":[{"version":1,` + policyFields + `}],` + charge + `}`,
+	"POST /v1/policy/check":                `{"valid":false,"errors":[{"path":"gate.safe_percent","message":"is not below hard_percent"}],` + charge + `}`,
+	"POST /v1/policy/diff": `{"version":3,"changes":[{"path":"tenants.a.limits.keys","from":"7"},{"path":"tiers.gold.burst_credits","from":"15000","to":"20000"}],` +
+		charge + `}`,
+	"PUT /v1/policy":                                      `{"version":5,` + policyFields + `,` + charge + `}`,
+	"POST /v1/policy/rollback":                            `{"version":5,` + policyFields + `,` + charge + `}`,
 	"POST /v1/credentials":                                `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
 	"POST /v1/tenants/acme/credentials":                   `{` + credentialFields + `,"credential":"` + mintedToken + `"}`,
 	"GET /v1/credentials":                                 `{"credentials":[{` + credentialFields + `}],` + charge + `}`,

@@ -29,6 +29,7 @@ type App struct {
 	Device        *hsm.Device
 	Journal       *audit.Log
 	Quota         *quota.Gate
+	Policies      *quota.Policies
 	System        *kms.Tenant // the tenant of the operators
 	Secrets       *kms.Secrets
 	Metrics       *prometheus.Registry
@@ -144,11 +145,16 @@ func (a *App) openService(ctx context.Context) (err error) {
 	}
 	a.Device.FollowSlots(slots.resize)
 	a.Quota = quota.NewGate(quota.DefaultCostTable())
+	engine, err := NewPolicyEngine(time.Now)
+	if err != nil {
+		return err
+	}
+	a.Policies = engine.Policies
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
-		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store,
+		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
@@ -159,6 +165,12 @@ func (a *App) openService(ctx context.Context) (err error) {
 
 // startOwn starts what the service does by itself.
 func (a *App) startOwn(ctx context.Context) error {
+	policy, err := a.Service.StartPolicySync(ctx)
+	if err != nil {
+		return err
+	}
+	a.closes = append(a.closes, policy.Close)
+	a.Metrics.MustRegister(newPolicyGauges(a.Service.PolicyFollowed))
 	nodes, err := a.Service.StartNodeSync(ctx)
 	if err != nil {
 		return err

@@ -3,10 +3,12 @@ package wire_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/quota"
 )
 
 // site is a service that is stopped, whose database is damaged, and that is
@@ -211,6 +214,22 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 			}
 			return http.StatusOK
 		}}
+	case "policies":
+		newest, err := v.App.Store.NewestPolicy(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// One that can be put into force: the start looks for the newest.
+		document, err := quota.DefaultPolicy().Document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &kms.PolicyVersion{Version: newest + 1, Document: document, Digest: sha256.Sum256(document), Created: time.Now(), By: uuid.NewV7()}
+		if err := v.App.Store.PutPolicy(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		version := strconv.FormatUint(p.Version, 10)
+		return &bystander{where: "version = " + version, use: asks(v.Operator, http.MethodGet, "/v1/policy/versions/"+version, nil)}
 	case "idempotency":
 		return &bystander{where: "claim = " + v.raw.bytes(name),
 			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}
@@ -235,7 +254,7 @@ func (v *village) works(t *testing.T) {
 			}
 		}
 	}
-	for _, list := range []string{"/v1/tenants", "/v1/approvals"} {
+	for _, list := range []string{"/v1/tenants", "/v1/approvals", "/v1/policy/versions"} {
 		if status, a := call(t, v.Service, v.Operator, http.MethodGet, list+"?page_size=1000", nil); status != http.StatusOK {
 			t.Errorf("%s: %d %s", list, status, a.Detail)
 		}

@@ -152,6 +152,7 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpRotateCredential: {intent: onCredential}, kms.OpRevokeCredential: {intent: onCredential},
 		// An approval that is gone has expired, and tells nothing.
 		kms.OpSetNodeMode:  {intent: kms.Entry{Tenant: s.App.System.ID, Resource: "node-1"}},
+		kms.OpPutPolicy:    {intent: kms.Entry{Tenant: s.App.System.ID, Resource: "1"}},
 		kms.OpApprove:      {intent: kms.Entry{Tenant: s.App.System.ID, Approval: absent}, outcome: kms.OutcomeFoundUnknown},
 		kms.OpKeeperRotate: {intent: onKey}, kms.OpKeeperDestroy: {intent: onKey},
 		kms.OpKeeperRevoke: {intent: onCredential},
