@@ -90,7 +90,7 @@ func TestSchedulerAgreesWithTheOracle(t *testing.T) {
 func compareWithOracle(t *testing.T, rnd *rand.Rand, events int) {
 	o := &oracle{nodes: map[string]*oracleNode{"a": {slots: 1}, "b": {slots: 2}, "c": {slots: 3}}}
 	names := slices.Sorted(maps.Keys(o.nodes))
-	s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1}, Node{ID: "b", Slots: 2}, Node{ID: "c", Slots: 3})
+	s := newScheduler(t, Options{NoAffinity: true, AgingOff: true}, Node{ID: "a", Slots: 1}, Node{ID: "b", Slots: 2}, Node{ID: "c", Slots: 3})
 	var all []*live
 
 	pick := func(ok func(*live) bool) *live {
@@ -159,6 +159,7 @@ func compareWithOracle(t *testing.T, rnd *rand.Rand, events int) {
 		synctest.Wait()
 		for _, r := range all {
 			if r.real != r.state {
+
 				t.Fatalf("event %d: request %d (nodes %v) is %q, want %q", event, r.id, r.nodes, r.real, r.state)
 			}
 		}

@@ -5,15 +5,15 @@ import (
 	"testing/synctest"
 )
 
-// request runs Do in the background and tells how it ended.
-type request struct {
+// outcome runs Do in the background and tells how it ended.
+type outcome struct {
 	node string
 	err  error
 	done bool
 }
 
-func start(t *testing.T, s *Scheduler, nodes ...string) *request {
-	r := new(request)
+func start(t *testing.T, s *Scheduler, nodes ...string) *outcome {
+	r := new(outcome)
 	go func() {
 		_, r.err = s.Do(t.Context(), on(nodes...), func(n string) { r.node = n })
 		r.done = true
@@ -157,6 +157,7 @@ func TestSnapshotCountsWhatIsThere(t *testing.T) {
 			{Node: Node{ID: "b", Slots: 2}, Busy: 2, Waiting: 1, Granted: 2},
 		}
 		for i := range want {
+			got.Nodes[i].Behind = 0 // estimated
 			if got.Nodes[i] != want[i] {
 				t.Errorf("node %d is %+v, want %+v", i, got.Nodes[i], want[i])
 			}

@@ -8,22 +8,6 @@ import (
 	"time"
 )
 
-const (
-	// DefaultMaxQueue is the number of requests that may wait when Options
-	// does not say. At 2,000 requests/s, the rate the design sizes a pool of
-	// four nodes for, it is two seconds of arrivals, which is the longest
-	// that a request of normal urgency waits.
-	DefaultMaxQueue = 4096
-
-	// tenantParts bounds what one tenant may hold of the queue: one part in
-	// four, so that it takes four tenants at their bound to refuse a fifth.
-	tenantParts = 4
-
-	// MaxSlots bounds the slots of one node; a PKCS#11 token has tens to a
-	// few hundred sessions worth using, so a larger number is a mistake.
-	MaxSlots = 1 << 16
-)
-
 // The ends of a request whose work never ran.
 var (
 	// ErrQueueFull: as many requests wait as may.
@@ -31,6 +15,11 @@ var (
 	// ErrTenantQueueFull is the ErrQueueFull of a tenant that holds its part
 	// of the queue.
 	ErrTenantQueueFull = fmt.Errorf("%w for this tenant", ErrQueueFull)
+	// ErrOverloaded: the utilisation gate refuses the request's class.
+	ErrOverloaded = errors.New("scheduler: the nodes are too busy for this class of request")
+	// ErrWaitTooLong: the wait that is to be expected is longer than the
+	// request may wait.
+	ErrWaitTooLong = errors.New("scheduler: the expected wait is too long")
 	// ErrWaitExceeded: the longest wait passed, or the context ended, before
 	// a slot was free. In the second case the error that Do returns wraps the
 	// context's too.
@@ -40,62 +29,45 @@ var (
 	ErrNoNodes = errors.New("scheduler: none of the nodes is serving")
 )
 
-// Options configures a Scheduler; the zero value is usable.
-type Options struct {
-	// MaxQueue is the number of requests that may wait in all; 0 means
-	// DefaultMaxQueue.
-	MaxQueue int
-	// Clock measures waits; nil means time.Now. It is called with the lock
-	// held: it must return at once and must not call the Scheduler.
-	Clock func() time.Time
-}
-
-// Flow is what the scheduler knows of a request. Nodes is not kept.
-type Flow struct {
-	Tenant [16]byte
-	// Nodes that can serve the request, the preferred one first. Unknown
-	// ones are ignored, and one that is first made known while the request
-	// waits does not serve it.
-	Nodes []string
-	// MaxWait bounds the waiting; zero or less means that only a slot that is
-	// free now will do.
-	MaxWait time.Duration
-}
-
 // Scheduler hands work to slots. All methods are safe for concurrent use.
 type Scheduler struct {
-	clock     func() time.Time
-	maxQueue  int
-	maxTenant int // waiters of one tenant
-	pool      sync.Pool
+	clock func() time.Time
+	epoch time.Time
+	config
 
-	mu      sync.Mutex // guards the rest, and the nodes and waiters in it
+	// How time and requests are waited for; tests drive both by hand.
+	after func(*domain, time.Duration) // look at the domain again then
+	wake  func(*request)               // its decision was written
+
+	mu      sync.Mutex // guards the rest, and everything that hangs on it
+	now     int64      // ns since epoch, read by lock
 	nodes   map[string]*node
-	queued  int              // waiters
-	tenants map[[16]byte]int // waiters by tenant, none at zero
+	domains []*domain
+	queued  int // requests that wait
+	orders  uint64
+	decided *request // those that unlock will wake
+	spare   []*request
 }
 
 // New makes a Scheduler of the given nodes; more can join later. It fails on
-// nodes that SetNode would not accept, on two of one ID, and on a negative
-// MaxQueue.
+// nodes that SetNode would not accept, on two of one ID, and on options out of
+// their range.
 func New(nodes []Node, o Options) (*Scheduler, error) {
-	if o.MaxQueue < 0 {
-		return nil, fmt.Errorf("scheduler: MaxQueue is %d; give 0 for the default or a positive number", o.MaxQueue)
-	}
-	if o.MaxQueue == 0 {
-		o.MaxQueue = DefaultMaxQueue
+	c, err := o.config()
+	if err != nil {
+		return nil, err
 	}
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
 	s := &Scheduler{
-		clock:     o.Clock,
-		maxQueue:  o.MaxQueue,
-		maxTenant: max(1, o.MaxQueue/tenantParts),
-		nodes:     make(map[string]*node, len(nodes)),
-		tenants:   make(map[[16]byte]int),
+		clock:  o.Clock,
+		epoch:  o.Clock(),
+		config: c,
+		nodes:  make(map[string]*node, len(nodes)),
 	}
-	s.pool.New = func() any { return newWaiter() }
+	s.after = s.arm
+	s.wake = func(r *request) { r.decided <- struct{}{} }
 	for _, n := range nodes {
 		if s.nodes[n.ID] != nil {
 			return nil, fmt.Errorf("scheduler: node %q is given twice", n.ID)
@@ -114,92 +86,199 @@ func New(nodes []Node, o Options) (*Scheduler, error) {
 //
 // wait is the time from joining the queue to the grant or to giving up, and 0
 // for a request that never queued. A non-nil error means that work never ran:
-// ErrNoNodes, ErrQueueFull or its ErrTenantQueueFull at once, ErrWaitExceeded
-// once f.MaxWait passed and, with ctx's error, once ctx ended.
+// ErrNoNodes, ErrOverloaded, ErrWaitTooLong, ErrQueueFull or its
+// ErrTenantQueueFull at once, ErrWaitExceeded once f.MaxWait passed and, with
+// ctx's error, once ctx ended.
 func (s *Scheduler) Do(ctx context.Context, f Flow, work func(node string)) (wait time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, contextEnded(err)
 	}
-	n, w, err := s.enter(&f)
+	r, err := s.enter(&f, f.Explain)
 	if err != nil {
 		return 0, err
 	}
-	if w != nil {
-		n, wait, err = s.await(ctx, w, f.MaxWait)
+	if r.enqueued {
+		wait, err = s.await(ctx, r, f.Explain)
 		if err != nil {
 			return wait, err
 		}
 	}
-	defer s.release(n)
-	work(n.id)
+	defer s.finish(r, f.Explain)
+	work(r.node.id)
 	return wait, nil
 }
 
-// enter takes a free slot and returns its node, or else enqueues the request
-// and returns its waiter.
-func (s *Scheduler) enter(f *Flow) (*node, *waiter, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	serving := false
+// enter starts a request or enqueues it, or returns why it may do neither.
+func (s *Scheduler) enter(f *Flow, explain *Explanation) (*request, error) {
+	s.lock()
+	defer s.unlock()
+	r := s.newRequest()
+	if explain != nil {
+		r.wantWhy()
+	}
+	err := s.resolve(r, f)
+	if err == nil {
+		err = r.domain.enter(r)
+	}
+	if err != nil {
+		s.recycle(r, explain)
+		return nil, err
+	}
+	return r, nil
+}
+
+// newRequest returns a request from the spare ones, or a new one. They are not
+// in a sync.Pool, because all of this happens under the lock anyway.
+func (s *Scheduler) newRequest() *request {
+	last := len(s.spare) - 1
+	if last < 0 {
+		return newRequest()
+	}
+	r := s.spare[last]
+	s.spare = s.spare[:last]
+	return r
+}
+
+// recycle ends r, which nobody else knows any more.
+func (s *Scheduler) recycle(r *request, explain *Explanation) {
+	r.explain(explain)
+	r.reset()
+	if len(s.spare) < maxSpare {
+		s.spare = append(s.spare, r)
+	}
+}
+
+// resolve fills r from f: its domain, nodes, tenant, estimate and longest wait.
+func (s *Scheduler) resolve(r *request, f *Flow) error {
+	r.first = nobody
 	for _, id := range f.Nodes {
 		n := s.nodes[id]
-		if n == nil || !n.serving() {
+		if n == nil || n.removed || r.domain != nil && n.domain != r.domain {
 			continue
 		}
-		if n.busy < n.slots {
-			n.take()
-			return n, nil, nil
+		r.domain = n.domain
+		r.list = append(r.list, uint8(n.bit))
+		r.mask |= 1 << n.bit
+		if r.first == nobody {
+			r.first = n.bit
 		}
-		serving = true
 	}
-	switch {
-	case !serving:
-		return nil, nil, ErrNoNodes
-	case f.MaxWait <= 0:
-		return nil, nil, ErrWaitExceeded
-	case s.queued >= s.maxQueue:
-		return nil, nil, ErrQueueFull
-	case s.tenants[f.Tenant] >= s.maxTenant:
-		return nil, nil, ErrTenantQueueFull
+	d := r.domain
+	if d == nil || !d.anyServing(r.mask) {
+		return ErrNoNodes
 	}
-	return nil, s.enqueueLocked(f), nil
+	d.refresh(s.now)
+	d.settleHome(r)
+	r.urgency, r.class, r.prior = f.Urgency, f.Class, f.Prior
+	r.key = estimateKey{d.nodes[r.home].model, f.Op}
+	r.estimate = d.estimates.of(r.key, r.prior)
+	r.big = d.mean > 0 && r.estimate > bigFactor*d.mean
+	longest := int64(f.MaxWait)
+	if f.Deadline > 0 {
+		longest = min(longest, int64(f.Deadline)-r.estimate)
+	}
+	r.arrived, r.mark, r.until = s.now, s.now, s.now+longest
+	r.order, s.orders = s.orders, s.orders+1
+	r.tenant = d.tenantOf(f)
+	return nil
 }
 
-// await waits for the decision about w, or writes it when ctx or the longest
-// wait ends first, and recycles w.
-func (s *Scheduler) await(ctx context.Context, w *waiter, maxWait time.Duration) (*node, time.Duration, error) {
-	w.timer.Reset(maxWait)
+// await waits for the decision about r, or writes it when ctx or the longest
+// wait ends first. It recycles r unless it was granted a slot.
+func (s *Scheduler) await(ctx context.Context, r *request, explain *Explanation) (time.Duration, error) {
+	r.timer.Reset(time.Duration(r.until - r.arrived))
 	select {
-	case <-w.decided:
-	case <-w.timer.C:
-		s.giveUp(w, ErrWaitExceeded)
+	case <-r.decided:
+	case <-r.timer.C:
+		s.giveUp(r, ErrWaitExceeded)
 	case <-ctx.Done():
-		s.giveUp(w, contextEnded(ctx.Err()))
+		s.giveUp(r, contextEnded(ctx.Err()))
 	}
-	n, wait, err := w.node, s.clock().Sub(w.since), w.err
-	w.reset()
-	s.pool.Put(w)
-	return n, wait, err
+	r.timer.Stop()
+	wait, err := time.Duration(r.ended-r.arrived), r.err
+	if err != nil {
+		s.mu.Lock()
+		s.recycle(r, explain)
+		s.mu.Unlock()
+	}
+	return wait, err
 }
 
-// giveUp decides that w ends with err; an earlier decision stands. On return
-// the decision is in w.
-func (s *Scheduler) giveUp(w *waiter, err error) {
+// giveUp decides that r ends with err; an earlier decision stands. On return
+// the decision is in r.
+func (s *Scheduler) giveUp(r *request, err error) {
+	s.lock()
+	d := r.domain
+	d.refresh(s.now)
+	d.decide(r, nil, err)
+	d.dispatch()
+	s.unlock()
+	<-r.decided
+}
+
+// finish frees r's slot, hands it to whose turn it is, and recycles r.
+func (s *Scheduler) finish(r *request, explain *Explanation) {
+	s.lock()
+	r.domain.refresh(s.now)
+	r.domain.finish(r)
+	s.recycle(r, explain)
+	s.unlock()
+}
+
+// look dispatches what time has let go.
+func (s *Scheduler) look(d *domain) {
+	s.lock()
+	defer s.unlock()
+	d.refresh(s.now)
+	d.dispatch()
+}
+
+func (s *Scheduler) lock() {
 	s.mu.Lock()
-	s.decideLocked(w, nil, err)
+	s.now = max(s.now, int64(s.clock().Sub(s.epoch)))
+}
+
+// decideLocked notes that unlock is to wake r's request.
+func (s *Scheduler) decideLocked(r *request) { r.following, s.decided = s.decided, r }
+
+// unlock sets the timers, gives up the lock and then wakes the requests that
+// were decided under it.
+func (s *Scheduler) unlock() {
+	for _, d := range s.domains {
+		if d.wake > 0 {
+			s.after(d, d.wake)
+			d.wake = 0
+		}
+	}
+	r := s.decided
+	s.decided = nil
 	s.mu.Unlock()
-	<-w.decided
+	for r != nil {
+		next := r.following // r is its request's as soon as that has the token
+		r.following = nil
+		s.wake(r)
+		r = next
+	}
 }
 
-// release frees a slot of n and hands it to the next in line.
-func (s *Scheduler) release(n *node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n.busy--
-	s.dispatchLocked(n)
-	if n.removed && n.busy == 0 {
-		delete(s.nodes, n.id)
+// arm sets d's timer. It runs only while something waits beside a free slot.
+func (s *Scheduler) arm(d *domain, wake time.Duration) {
+	if d.timer == nil {
+		d.timer = time.AfterFunc(wake, func() { s.look(d) })
+		return
 	}
+	d.timer.Reset(wake)
+}
+
+func (s *Scheduler) domainOf(name string) *domain {
+	for _, d := range s.domains {
+		if d.name == name {
+			return d
+		}
+	}
+	d := newDomain(s, name, s.config)
+	s.domains = append(s.domains, d)
+	return d
 }
 
 func contextEnded(cause error) error {

@@ -49,14 +49,14 @@ func wantIdle(t *testing.T, s *Scheduler) {
 	}
 }
 
-func TestFirstComeFirstServed(t *testing.T) {
+func TestOneFlowIsServedInOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
 		release := hold(s, on("a"))
 		const requests = 50
 		var order []int
 		for i := range requests {
-			go s.Do(t.Context(), Flow{Tenant: [16]byte{byte(i % 3)}, Nodes: []string{"a"}, MaxWait: time.Hour}, func(string) {
+			go s.Do(t.Context(), on("a"), func(string) {
 				order = append(order, i) // one slot: never two at once
 			})
 			synctest.Wait()

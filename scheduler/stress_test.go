@@ -73,18 +73,17 @@ func TestGrantStandsAgainstLaterCancellation(t *testing.T) {
 	s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
 	for range 100 {
 		release := hold(s, on("a"))
-		_, w, err := s.enter(new(on("a")))
-		if err != nil || w == nil {
+		r, err := s.enter(new(on("a")), nil)
+		if err != nil || !r.enqueued {
 			t.Fatalf("the request did not queue: %v", err)
 		}
 		release() // grants
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		n, _, err := s.await(ctx, w, time.Hour)
-		if n == nil || err != nil {
+		if _, err := s.await(ctx, r, nil); err != nil {
 			t.Fatalf("a grant was undone by a later cancellation: %v", err)
 		}
-		s.release(n)
+		s.finish(r, nil)
 	}
 	wantIdle(t, s)
 }

@@ -3,8 +3,10 @@ package wire
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
+	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/scheduler"
 )
@@ -16,18 +18,37 @@ type slots struct{ *scheduler.Scheduler }
 func newSlots(nodes map[kms.NodeID]int, clock func() time.Time) (slots, error) {
 	var list []scheduler.Node
 	for id, n := range nodes {
-		list = append(list, scheduler.Node{ID: string(id), Slots: n})
+		list = append(list, node(id, n))
 	}
 	s, err := scheduler.New(list, scheduler.Options{Clock: clock})
 	return slots{s}, err
 }
 
+// node describes a node. The HSM nodes share their work; the engine in the
+// process, and each lane of slots set apart for slow work ("node/lane"), is a
+// pool of its own.
+func node(id kms.NodeID, slots int) scheduler.Node {
+	n := scheduler.Node{ID: string(id), Slots: slots}
+	if id == hsm.EngineID {
+		n.Domain = n.ID
+	} else if _, lane, ok := strings.Cut(n.ID, "/"); ok {
+		n.Domain = lane
+	}
+	return n
+}
+
 // resize gives a node another number of slots. The device knows its nodes and
 // their numbers, so it does not fail.
-func (s slots) resize(node kms.NodeID, n int) {
-	if err := s.SetNode(scheduler.Node{ID: string(node), Slots: n}); err != nil {
+func (s slots) resize(id kms.NodeID, n int) {
+	if err := s.SetNode(node(id, n)); err != nil {
 		panic(err)
 	}
+}
+
+var urgencies = map[kms.Urgency]scheduler.Urgency{
+	kms.UrgencyInteractive: scheduler.Interactive,
+	kms.UrgencyNormal:      scheduler.Normal,
+	kms.UrgencyBulk:        scheduler.Bulk,
 }
 
 // Do implements kms.Scheduler.
@@ -37,7 +58,7 @@ func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.
 	for _, n := range f.Nodes {
 		nodes = append(nodes, string(n))
 	}
-	flow := scheduler.Flow{Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait}
+	flow := scheduler.Flow{Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait, Urgency: urgencies[f.Urgency]}
 	wait, err := s.Scheduler.Do(ctx, flow, func(node string) { work(kms.NodeID(node)) })
 	if err != nil {
 		err = scheduleError(err, wait)
@@ -50,6 +71,9 @@ func scheduleError(err error, wait time.Duration) error {
 	case errors.Is(err, scheduler.ErrQueueFull):
 		return &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the queue for the HSMs is full",
 			Reasons: []kms.Reason{{Code: "queue_full"}}, RetryAfter: time.Second, Err: err}
+	case errors.Is(err, scheduler.ErrOverloaded), errors.Is(err, scheduler.ErrWaitTooLong):
+		return &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the HSMs are too busy",
+			Reasons: []kms.Reason{{Code: "slot_wait"}}, RetryAfter: time.Second, Err: err}
 	case errors.Is(err, scheduler.ErrNoNodes):
 		return kms.Wrap(kms.KindHSMUnavailable, err, "no node is serving")
 	}

@@ -1,0 +1,102 @@
+package scheduler
+
+import "time"
+
+const (
+	// estimateTime is the time constant of the average of an operation's slot
+	// time: long against a burst, short against a change of hardware.
+	estimateTime = 30 * time.Second
+
+	// estimateTrusted is the number of measurements from which the prior no
+	// longer counts.
+	estimateTrusted = 30
+
+	// estimateClip bounds what one measurement can claim against the average
+	// once that is trusted, so that a stalled call does not spoil it.
+	estimateClip = 8
+
+	// maxEstimates bounds the table. The caller's operations are a few
+	// hundred; a caller who makes up keys without end gets the priors.
+	maxEstimates = 1 << 14
+)
+
+type estimateKey struct {
+	model string
+	op    Op
+}
+
+type estimate struct {
+	mean float64 // ns
+	n    int     // measurements, to estimateTrusted
+	at   int64
+}
+
+// estimator knows the slot time of operations by node model.
+type estimator map[estimateKey]*estimate
+
+// of returns the slot time to expect, at least 1 ns.
+func (e estimator) of(k estimateKey, prior time.Duration) int64 {
+	if prior <= 0 {
+		prior = DefaultPrior
+	}
+	known := e[k]
+	if known == nil {
+		return int64(prior)
+	}
+	trust := float64(known.n) / estimateTrusted
+	return max(1, int64(known.mean*trust+float64(prior)*(1-trust)))
+}
+
+// measured takes in the slot time of one operation.
+func (e estimator) measured(k estimateKey, actual, now int64) {
+	known := e[k]
+	if known == nil {
+		if len(e) >= maxEstimates {
+			return
+		}
+		known = &estimate{}
+		e[k] = known
+	}
+	x := float64(actual)
+	if known.n < estimateTrusted { // the plain mean of what there is
+		known.n++
+		known.mean += (x - known.mean) / float64(known.n)
+	} else {
+		x = min(max(x, known.mean/estimateClip), known.mean*estimateClip)
+		dt := float64(now - known.at)
+		known.mean += (x - known.mean) * dt / (dt + float64(estimateTime))
+	}
+	known.at = now
+}
+
+// expectedWait estimates how long r would wait if it joined now: the virtual
+// time until its tag's turn, at the pace of the clock while those wait who
+// wait now, but no longer than all that waits takes on all slots; no shorter
+// than its tenant's cap takes for its own queue; then the time to the next
+// slot that frees.
+func (d *domain) expectedWait(r *request) time.Duration {
+	t, slots := r.tenant, float64(d.slots)
+	weights := d.waitingWeight
+	if t.queued == 0 {
+		weights += t.weight
+	}
+	lag := max(0, t.tag-d.enterTag(r.mask))
+	virtual := float64(lag)/tagUnit + float64(d.ownAhead(r))/float64(t.weight)
+	turn := min(virtual*float64(weights), float64(d.backlog)) / slots
+	if d.capApplies() {
+		turn = max(turn, float64(d.ownAhead(r))/float64(d.maxInFlight()))
+	}
+	return time.Duration(turn + float64(d.inFlight)/slots/slots)
+}
+
+// ownAhead is the slot time of what r's tenant would be served before r.
+func (d *domain) ownAhead(r *request) int64 {
+	t := r.tenant
+	shares := urgencyShares[r.urgency]
+	for u := range t.waiting {
+		if t.waiting[u] > 0 && Urgency(u) != r.urgency {
+			shares += urgencyShares[u]
+		}
+	}
+	return min(t.work[r.urgency]*shares/urgencyShares[r.urgency], t.backlog)
+}
