@@ -20,7 +20,6 @@ type rateLease struct {
 	until     int64 // ns: to when it is lent
 	down      int64 // ns: when the store counts as away
 	emergency int64 // per second, from then on
-	steady    int64 // per second: what was lent lately, smoothed
 	burst     int64 // most that loans heap up while nothing is used
 	granted   bool  // a grant came since the line was last idle
 	idling    bool  // gave everything back with its last claim
@@ -58,13 +57,6 @@ func (l *rateLease) fill(b *bucket, now int64) (granted, lost int64) {
 		}
 	}
 	return granted, lost
-}
-
-// promised returns the rate at which clients can be told to come back: what is
-// lent now, but no more than an even part or what it has been for a while. A
-// node that is the first to ask is lent what others will have in a moment.
-func (l *rateLease) promised(whole, nodes int64) int64 {
-	return max(min(max(l.perSecond, l.emergency), max(l.steady, whole/nodes)), 1)
 }
 
 // bound refills the bucket of the whole limit.
@@ -121,7 +113,6 @@ func (l *rateLease) claim(b *bucket, c *LineClaim, passed, period int64, idle bo
 // grant takes what the line was lent.
 func (l *rateLease) grant(b *bucket, g LineGrant, now int64, rules leaseRules) (granted int64) {
 	l.perSecond, l.until, l.down, l.granted = g.PerSecond*Grain, now+rules.period, now+rules.down, !l.idling
-	l.steady += (l.perSecond - l.steady) / 8
 	l.left = g.Left * Grain
 	b.level += g.Tokens * Grain
 	return g.Tokens * Grain

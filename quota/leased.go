@@ -141,7 +141,7 @@ func (e *Engine) peekLease(f *refusal, h *hold, code string, b *bucket, l *rateL
 		return true
 	}
 	l.head = max(l.head, n)
-	r := rate{perSecond: l.promised(full.perSecond, e.shared.nodesOf(h.tenant)), burst: full.burst}
+	r := rate{perSecond: max(l.perSecond, l.emergency), burst: full.burst}
 	switch {
 	case e.shared.away(h.now.ns):
 		code, r.perSecond = ReasonStoreAway, l.emergency

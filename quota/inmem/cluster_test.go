@@ -341,11 +341,25 @@ func TestStoreThatLiesFreesNobody(t *testing.T) {
 	}
 }
 
-// A load balancer sends a client that comes back to any node.
+// A load balancer sends a client that comes back to any node. What is promised,
+// 95 %, holds where the nodes know the tenant. When thousands come at once for
+// a tenant that no node has seen, each node promises as if it were alone until
+// its first grant, and the share is 93 to 94 %: less than is promised, and kept
+// from falling further here.
 func TestObeyedRetryAfterSucceedsOnAnyNode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		warm        time.Duration
+		least, peak float64
+	}{"known": {2 * time.Second, 0.95, 2}, "never seen": {0, 0.92, 2.6}} {
+		t.Run(name, func(t *testing.T) { obey(t, tt.warm, tt.least, tt.peak) })
+	}
+}
+
+// obey lets clients come at once, and come back when they were told.
+func obey(t *testing.T, warm time.Duration, least, most float64) {
 	withCluster(t, thousand(func(l *quota.TierLimits) { l.Concurrency = 65_536 }), func(c *quotatest.Cluster, _ *inmem.Store) {
 		const clients = 3000
-		c.Drive(t, func(int, time.Duration) float64 { return 20 }, 1, 2*time.Second)
+		c.Drive(t, func(int, time.Duration) float64 { return 20 }, 1, warm)
 		seed := rand.New(rand.NewPCG(3, 4))
 		began := time.Now()
 		ask := func() error {
@@ -382,7 +396,7 @@ func TestObeyedRetryAfterSucceedsOnAnyNode(t *testing.T) {
 		}
 		t.Logf("%d of %d were refused, %.2f %% succeeded at the first retry, over %d s, peak %d", len(retries), clients,
 			100*float64(obeyed)/float64(len(retries)), len(perSecond), peak)
-		within(t, "succeeded at the first retry", float64(obeyed)/float64(len(retries)), 0.95, 1)
-		within(t, "peak second to mean", float64(peak*len(perSecond))/float64(len(retries)), 1, 2)
+		within(t, "succeeded at the first retry", float64(obeyed)/float64(len(retries)), least, 1)
+		within(t, "peak second to mean", float64(peak*len(perSecond))/float64(len(retries)), 1, most)
 	})
 }
