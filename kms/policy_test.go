@@ -78,6 +78,9 @@ func (b *policyBook) set(f func()) {
 	f()
 }
 
+// stagePolicy is the version in force where entries are looked at.
+const stagePolicy = 7
+
 // add stores a version, as another API node does.
 func (b *policyBook) add(document string) {
 	b.set(func() {
@@ -199,11 +202,11 @@ func TestPolicyThatIsPutIsInForceAtOnceAndInEveryEntry(t *testing.T) {
 
 func TestEntryNamesThePolicyThatDecided(t *testing.T) {
 	s := newStage(t)
-	s.decidedUnder = 7
+	s.decidedUnder = stagePolicy
 	if _, err := s.svc.GetPolicy(t.Context(), s.operatorTicket(t)); err != nil {
 		t.Fatal(err)
 	}
-	if e := s.entries[len(s.entries)-1]; e.PolicyVersion != 7 {
+	if e := s.entries[len(s.entries)-1]; e.PolicyVersion != stagePolicy {
 		t.Errorf("recorded as %+v", e)
 	}
 }

@@ -373,7 +373,7 @@ func rootsEntry(op Op, now time.Time) *Entry {
 // request.
 func (s *Service) recordRoots(ctx context.Context, e *Entry, phase Phase, err error) error {
 	now := s.clock()
-	e.Phase, e.Total, e.Time = phase, now.Sub(e.Time), now
+	e.Phase, e.Total, e.Time, e.PolicyVersion = phase, now.Sub(e.Time), now, s.engine.PolicyVersion()
 	if phase == PhaseOutcome {
 		e.Revision, e.Outcome = 0, "ok"
 		if err != nil {

@@ -45,7 +45,7 @@ func newRootWorld(tenants, keys int) *rootWorld {
 }
 
 func (w *rootWorld) service() *kms.Service {
-	return kms.NewService(kms.Config{Tenants: w, Keys: w, Journal: w,
+	return kms.NewService(kms.Config{Tenants: w, Keys: w, Journal: w, PolicyEngine: &policyFake{version: stagePolicy},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: func() time.Time { return stageNow }})
 }
 
@@ -167,8 +167,8 @@ func (w *rootWorld) outcomes(t *testing.T) map[string]int {
 	t.Helper()
 	sum, open := map[string]int{}, map[uuid.UUID]bool{}
 	for _, e := range w.entries {
-		if e.Component != "roots" {
-			t.Errorf("an entry is of %q", e.Component)
+		if e.Component != "roots" || e.PolicyVersion != stagePolicy {
+			t.Errorf("an entry is of %q under policy %d", e.Component, e.PolicyVersion)
 		}
 		if e.Phase == kms.PhaseIntent {
 			open[e.RequestID] = true

@@ -127,8 +127,8 @@ func (a *App) openDevice(ctx context.Context) error {
 	return nil
 }
 
-// openService makes the service and closes the changes that were under way when
-// the last one ended.
+// openService makes the service, puts the stored policy into force and closes
+// the changes that were under way when the last one ended.
 func (a *App) openService(ctx context.Context) (err error) {
 	a.System, a.Secrets, err = kms.Bootstrap(ctx, kms.BootstrapConfig{
 		Tenants: a.Store, Secrets: a.Store, Device: a.Device, Clock: time.Now,
@@ -160,17 +160,18 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})
-	return a.reconcile(ctx)
-}
-
-// startOwn starts what the service does by itself.
-func (a *App) startOwn(ctx context.Context) error {
+	// Before the first entry, which names the policy.
 	policy, err := a.Service.StartPolicySync(ctx)
 	if err != nil {
 		return err
 	}
 	a.closes = append(a.closes, policy.Close)
 	a.Metrics.MustRegister(newPolicyGauges(a.Service.PolicyFollowed))
+	return a.reconcile(ctx)
+}
+
+// startOwn starts what the service does by itself.
+func (a *App) startOwn(ctx context.Context) error {
 	nodes, err := a.Service.StartNodeSync(ctx)
 	if err != nil {
 		return err

@@ -49,9 +49,9 @@ type Config struct {
 	Journal  JournalConfig  `koanf:"journal"`
 	Deletion DeletionConfig `koanf:"deletion"`
 
-	// TwoOperators tells whether deleting a tenant, minting an operator's
-	// credential and giving another's a new secret take the approval of a
-	// second operator. Default true.
+	// TwoOperators tells whether deleting a tenant, putting a policy, minting an
+	// operator's credential and giving another's a new secret take the approval
+	// of a second operator. Default true.
 	TwoOperators bool `koanf:"two_operators"`
 }
 

@@ -156,7 +156,11 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpApprove:      {intent: kms.Entry{Tenant: s.App.System.ID, Approval: absent}, outcome: kms.OutcomeFoundUnknown},
 		kms.OpKeeperRotate: {intent: onKey}, kms.OpKeeperDestroy: {intent: onKey},
 		kms.OpKeeperRevoke: {intent: onCredential},
-		kms.OpKeeperErase:  {intent: onTenant}, kms.OpKeeperShred: {intent: onTenant},
+		kms.OpRewrapTenant: {intent: onTenant},
+		// How far they came nobody can say; repeating them does the rest.
+		kms.OpRewrapKeys:  {intent: onTenant, outcome: kms.OutcomeFoundUnknown},
+		kms.OpRetireRoots: {intent: kms.Entry{Tenant: s.App.System.ID}, outcome: kms.OutcomeFoundUnknown},
+		kms.OpKeeperErase: {intent: onTenant}, kms.OpKeeperShred: {intent: onTenant},
 	} {
 		c.intent.Op, c.intent.Phase, c.intent.Time = op, kms.PhaseIntent, time.Now()
 		want := c.outcome
