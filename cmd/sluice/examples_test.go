@@ -5,28 +5,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/quota"
 )
 
 // exampleBlock finds the shell blocks of the README that are marked as
 // examples.
 var exampleBlock = regexp.MustCompile("(?s)<!-- example -->\n```sh\n(.*?)```")
 
-// The README's examples are run as they stand, against a service that
-// `sluice dev` started; only the address and the data folder are others.
-func TestREADMEExamplesWork(t *testing.T) {
+// runExamples runs the examples of a document as they stand, against a service
+// that `sluice dev` started, and returns what they print; only the address and
+// the data folder are others.
+func runExamples(t *testing.T, document string) string {
+	t.Helper()
 	wiretest.Require(t)
-	readme, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := exampleBlock.FindAllStringSubmatch(string(readme), -1)
-	if len(blocks) < 4 {
+	blocks := exampleBlock.FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 2 {
 		t.Fatalf("found %d examples", len(blocks))
 	}
 	dir := t.TempDir()
@@ -41,14 +45,48 @@ func TestREADMEExamplesWork(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script.String())
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "SLUICE_ADDRESS=http://"+dev.address)
+	cmd.Env = append(os.Environ(), "SLUICE_ADDRESS=http://"+dev.address, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return string(out)
+}
+
+func TestREADMEExamplesWork(t *testing.T) {
+	out := runExamples(t, "../../README.md")
 	for what, want := range map[string]int{`"valid":true`: 3, `{"plaintext":"aGVsbG8="`: 4, "\nvalid\n": 1} {
-		if got := strings.Count(string(out), what); got != want {
+		if got := strings.Count(out, what); got != want {
 			t.Errorf("%q appears %d times, want %d", what, got, want)
+		}
+	}
+}
+
+// What the policy's document shows is what its examples print, and it names
+// every section of a policy.
+func TestPolicyDocumentIsRight(t *testing.T) {
+	const document = "../../docs/policy.md"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field := range reflect.TypeFor[quota.Policy]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("it does not name %s", name)
+		}
+	}
+	out := runExamples(t, document)
+	_, shown, _ := strings.Cut(string(text), "\n```\nFIELD")
+	shown, _, _ = strings.Cut("FIELD"+shown, "```")
+	for what, want := range map[string]int{
+		shown:                            2, // compared, and before it is applied
+		"\nvalid, SHA-256 ":              1,
+		"gold may burst more":            2, // the version that was made, and the history
+		"back to version 0":              1,
+		"no difference from version 2\n": 1,
+	} {
+		if got := strings.Count(out, what); got != want {
+			t.Errorf("%q appears %d times, want %d, in\n%s", what, got, want, out)
 		}
 	}
 }
