@@ -8,9 +8,8 @@ import (
 
 const (
 	// bigFactor: an operation is big when its slot time is more than so many
-	// times the mean. bigShare is the part of the slots that big ones hold.
+	// times the mean.
 	bigFactor = 4
-	bigShare  = 0.75
 
 	// meanGain is the weight of one operation in the domain's mean slot time.
 	meanGain = 256
@@ -113,12 +112,15 @@ func (d *domain) members(mask uint64) iter.Seq2[int, *node] {
 	}
 }
 
-func (d *domain) bigLimit() int { return max(1, int(bigShare*float64(d.slots))) }
+func (d *domain) bigLimit() int { return max(1, int(d.bigShare*float64(d.slots)+1e-9)) }
 
 // refresh brings what depends on time to now.
 func (d *domain) refresh(now int64) {
 	d.forgetLoads(now - d.now)
 	d.now = now
+	if d.clock > rebaseAt {
+		d.rebase()
+	}
 	d.gate.update(d.now, d.busy, d.slots)
 	if d.linesFor.band != d.gate.band || d.linesFor.slots != d.slots {
 		d.drawLines()

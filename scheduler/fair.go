@@ -81,9 +81,6 @@ func (d *domain) restart() {
 		return
 	}
 	d.clock = max(d.clock, d.lastTag)
-	if d.clock > rebaseAt {
-		d.rebase()
-	}
 }
 
 // rebase moves all tags back by the least clock. The order stays, because all

@@ -29,6 +29,9 @@ const (
 	DefaultSafeLine = 0.85
 	DefaultHardLine = 0.95
 	DefaultCap      = 0.40
+
+	// DefaultBigShare is the part of the slots that big operations may hold.
+	DefaultBigShare = 0.75
 )
 
 // Options configures a Scheduler; the zero value is usable. All numbers hold
@@ -57,6 +60,9 @@ type Options struct {
 	Cap     float64
 	CapMode CapMode
 
+	// BigShare is the part of the slots that big operations may hold, above
+	// 0 and at most 1; 0 means DefaultBigShare.
+	BigShare float64
 	// AgingOff closes the lane of those who have waited long.
 	AgingOff bool
 	// NoAffinity says that nodes keep nothing between two requests, so that
@@ -71,6 +77,7 @@ type config struct {
 	gateOff      bool
 	entranceRate int64 // thousandths of a slot
 	capShare     float64
+	bigShare     float64
 	capMode      CapMode
 	agingOff     bool
 	noAffinity   bool
@@ -92,6 +99,7 @@ func (o *Options) config() (c config, err error) {
 	c.bounds.flow = max(1, int(flowShare*float64(c.bounds.tenant)+0.5))
 	c.safe, c.hard = orDefault(o.SafeLine, DefaultSafeLine), orDefault(o.HardLine, DefaultHardLine)
 	c.capShare, c.capMode = orDefault(o.Cap, DefaultCap), o.CapMode
+	c.bigShare = orDefault(o.BigShare, DefaultBigShare)
 	c.entranceRate = int64(o.EntranceRate*milli + 0.5)
 	c.gateOff, c.agingOff, c.noAffinity = o.GateOff, o.AgingOff, o.NoAffinity
 	switch {
@@ -101,6 +109,8 @@ func (o *Options) config() (c config, err error) {
 		err = fmt.Errorf("scheduler: the lines are %v and %v; give 0 < safe ≤ hard ≤ 1", c.safe, c.hard)
 	case !(c.capShare > 0 && c.capShare <= 1) || c.capMode > CapOff:
 		err = fmt.Errorf("scheduler: the cap is %v in mode %d; give 0 < cap ≤ 1 and a known mode", c.capShare, c.capMode)
+	case !(c.bigShare > 0 && c.bigShare <= 1):
+		err = fmt.Errorf("scheduler: the share of big operations is %v; give 0 < share ≤ 1", c.bigShare)
 	case !(o.EntranceRate >= 0 && o.EntranceRate <= MaxSlots) || o.EntranceRate > 0 && c.entranceRate == 0:
 		err = fmt.Errorf("scheduler: the entrance rate is %v slots; give 0 for none, or 0.001 to %d", o.EntranceRate, MaxSlots)
 	}

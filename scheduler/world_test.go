@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -17,7 +18,8 @@ type world struct {
 	jobs   map[*request]*job // that wait
 	woken  []*request
 	rnd    *rand.Rand
-	ended  func(*job) // called with every job whose work ended
+	send   func(*job) // makes a request; submit, unless a test compares
+	ended  func(*job) // called with every job that has ended
 }
 
 // job is a request and its work.
@@ -53,7 +55,7 @@ func newWorld(t testing.TB, seed uint64, o Options, nodes ...Node) *world {
 		w.in(wait, func() { s.look(d); w.granted() })
 	}
 	s.wake = func(r *request) { w.woken = append(w.woken, r) }
-	w.s = s
+	w.s, w.send = s, w.submit
 	for _, n := range nodes {
 		w.set(n)
 	}
@@ -73,6 +75,40 @@ func (w *world) in(d time.Duration, do func()) {
 	e := &event{do: do}
 	w.events.push(int64(w.now+max(0, d)), w.made, e, &e.pos)
 	w.made++
+}
+
+// backlogged keeps n requests of a tenant waiting or running.
+func (w *world) backlogged(n int, make func() *job) {
+	var again func()
+	again = func() {
+		j := make()
+		j.next = again
+		w.send(j)
+	}
+	for range n {
+		again()
+	}
+}
+
+// open makes requests at random, at a mean rate per second, until a moment.
+func (w *world) open(rate float64, until time.Duration, make func() *job) {
+	var next func()
+	next = func() {
+		if w.now < until {
+			w.send(make())
+			w.in(time.Duration(w.rnd.ExpFloat64()/rate*float64(time.Second)), next)
+		}
+	}
+	w.in(time.Duration(w.rnd.ExpFloat64()/rate*float64(time.Second)), next)
+}
+
+// percentile is the p-th part of the sorted times, 0 to 1.
+func percentile(all []time.Duration, p float64) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(len(all)-1, int(p*float64(len(all))))]
 }
 
 // run lets time pass until the given moment.
