@@ -209,7 +209,8 @@ func TestLookingAtATenantChangesNothing(t *testing.T) {
 				cost := min(int64(a.Available)/micro, 50)
 				if cost > 0 {
 					for _, e := range []*testEngine{seen, unseen} {
-						e.must(e.costing(cost))
+						r := e.must(e.costing(cost))
+						e.Settle(r, settledInFull(r))
 					}
 				}
 			}
