@@ -51,8 +51,16 @@ func newWorld(t testing.TB, seed uint64, o Options, nodes ...Node) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	timers := make(map[*domain]int) // how often each was set
 	s.after = func(d *domain, wait time.Duration) {
-		w.in(wait, func() { s.look(d); w.granted() })
+		timers[d]++
+		set := timers[d]
+		w.in(wait, func() {
+			if timers[d] == set {
+				s.look(d)
+				w.granted()
+			}
+		})
 	}
 	s.wake = func(r *request) { w.woken = append(w.woken, r) }
 	w.s, w.send = s, w.submit
@@ -82,7 +90,13 @@ func (w *world) backlogged(n int, make func() *job) {
 	var again func()
 	again = func() {
 		j := make()
-		j.next = again
+		j.next = func() {
+			if j.node == "" { // refused: not at once again
+				w.in(time.Millisecond, again)
+				return
+			}
+			again()
+		}
 		w.send(j)
 	}
 	for range n {
@@ -129,7 +143,7 @@ func (w *world) submit(j *job) {
 		j.Nodes = []string{"a"}
 	}
 	if j.MaxWait == 0 {
-		j.MaxWait = time.Hour
+		j.MaxWait = 1000 * time.Hour
 	}
 	j.Explain = &j.why
 	r, err := w.s.enter(&j.Flow, &j.why)
