@@ -163,6 +163,9 @@ func (d *domain) enter(r *request) error {
 	}
 	d.enqueue(r)
 	d.dispatch()
+	if r.why != nil && !r.isDecided {
+		d.number(r, d.reasonOf(r))
+	}
 	return nil
 }
 

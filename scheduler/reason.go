@@ -52,7 +52,8 @@ var reasonNames = [Reasons]string{
 func (r Reason) String() string { return reasonNames[r] }
 
 // Wait is the time that a request waited for one reason, with that reason's
-// numbers when they last held.
+// numbers when it was first seen: on arrival for the first reason, for a later
+// one when its time ended.
 type Wait struct {
 	For         time.Duration
 	Have, Limit int64
@@ -98,9 +99,27 @@ func (d *domain) note(r *request, reason Reason, ns int64) {
 	if r.why == nil {
 		return
 	}
-	w := &r.why.Waits[reason]
-	w.For += time.Duration(ns)
-	w.Have, w.Limit = d.numbers(r, reason)
+	r.why.Waits[reason].For += time.Duration(ns)
+	d.number(r, reason)
+}
+
+// number fills in a reason's numbers, unless they are there.
+func (d *domain) number(r *request, reason Reason) {
+	if w := &r.why.Waits[reason]; w.Limit == 0 {
+		w.Have, w.Limit = d.numbers(r, reason)
+	}
+}
+
+// reasonOf is what r, which waits, waits for now.
+func (d *domain) reasonOf(r *request) Reason {
+	q := r.queue
+	switch {
+	case q.head != r:
+		return OwnQueue
+	case q.bucket == parkedBucket:
+		return r.tenant.parked
+	}
+	return q.branch.route.accounts[q.bucket].reason
 }
 
 // charge attributes the time since the last call to the reasons that q's head
