@@ -295,6 +295,9 @@ func (s *Server) describeCharge(x *exchange) {
 	if t.Key != nil {
 		x.set(h, headerProtection, string(t.Key.Protection))
 	}
+	if r, ok := t.Reserved(); ok && r.PerSecond > 0 {
+		s.describeLimits(x, &r)
+	}
 	timing := make([]byte, 0, 64)
 	timing = appendDuration(timing, "queue;dur=", t.Wait)
 	timing = appendDuration(timing, ", hsm;dur=", t.SlotTime)

@@ -45,6 +45,7 @@ type memory struct {
 	token     *soft.Token
 	session   hsm.Session
 	nodeCalls atomic.Int64 // that reached a node
+	penalised atomic.Int64
 }
 
 func newMemory(t testing.TB) *memory {
@@ -348,6 +349,14 @@ func (m *memory) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 }
 
 func (m *memory) Settle(kms.Reservation, kms.Settlement) {}
+
+func (m *memory) Penalise(*kms.Tenant, uuid.UUID) { m.penalised.Add(1) }
+
+func (m *memory) Account(t *kms.Tenant) kms.QuotaAccount {
+	return kms.QuotaAccount{Tier: t.Tier, PerSecond: kms.Credit, Burst: 2 * kms.Credit, Ramp: 1000, LoadShare: 1000,
+		Day: kms.QuotaTotal{Used: kms.Credit, Max: 4 * kms.Credit, Resets: time.Unix(86400, 0)}, Stored: []kms.QuotaStored{{Kind: "keys", Have: 1, Max: 10}},
+		Packs: []kms.QuotaPack{{ID: "a", Left: kms.Credit, Expires: time.Unix(86400, 0)}}}
+}
 
 func (m *memory) Record(_ context.Context, e *kms.Entry) error {
 	m.mu.Lock()

@@ -247,8 +247,14 @@ var requestHeaders = node{
 
 // answerHeaders are the headers that answers carry.
 var answerHeaders = node{
-	headerRequestID:  node{"required": true, "schema": node{"type": "string", "format": "uuid"}, "description": "Names the request in the journal and in logs"},
-	headerCost:       node{"required": true, "schema": node{"type": "number", "minimum": 0}, "description": "Credits charged"},
+	headerRequestID: node{"required": true, "schema": node{"type": "string", "format": "uuid"}, "description": "Names the request in the journal and in logs"},
+	headerCost:      node{"required": true, "schema": node{"type": "number", "minimum": 0}, "description": "Credits charged"},
+	headerPolicy: node{"schema": node{"type": "string"},
+		"description": "The tenant's limits in credits: q of them in w seconds (RateLimit header fields for HTTP, draft 10; the unit hsm-credits is ours)"},
+	headerLimit: node{"schema": node{"type": "string"},
+		"description": "What is left of each limit: r credits, and t seconds until the day resets"},
+	headerWeighted: node{"schema": node{"type": "string"},
+		"description": "cost: credits reserved for this call, base(operation, spec) + max(0, ceil(bytes / 4096) - 1); remaining: credits left in the tenant's bucket; burst: what it holds at most"},
 	headerProtection: node{"required": true, "schema": node{"type": "string", "enum": enums[reflect.TypeFor[kms.Protection]()]}, "description": "Of the key that was used"},
 	headerTiming: node{"required": true, "schema": node{"type": "string"},
 		"description": "queue, hsm and total in milliseconds (W3C Server Timing)"},
@@ -266,7 +272,7 @@ func headersOf(r *Route, status int) node {
 		if r.Public {
 			break
 		}
-		names = append(names, headerCost, headerTiming)
+		names = append(names, headerCost, headerTiming, headerPolicy, headerLimit, headerWeighted)
 		if r.Op.Info().PerKey || r.Op == kms.OpCreateKey {
 			names = append(names, headerProtection)
 		}

@@ -127,8 +127,8 @@ func Routes() []Route {
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
-		projectRoutes(ownTenant), credentialRoutes(ownTenant),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), approvalRoutes(), nodeRoutes(), policyRoutes(),
+		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), approvalRoutes(), nodeRoutes(), policyRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

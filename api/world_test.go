@@ -112,7 +112,7 @@ func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, chan
 		Service: kms.NewService(kms.Config{
 			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m,
 			Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
-			Quota: m, Scheduler: scheduler, Device: device{m}, Journal: m,
+			Quota: m, Accounts: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),
 		Authenticator: kms.NewAuthenticator(m, m, secrets.Pepper, clock),
@@ -146,7 +146,7 @@ func (w *world) attach(url string, client *http.Client, h http.Handler) {
 
 func (w *world) newTenant(name string) tenant {
 	w.t.Helper()
-	made := w.must(http.StatusCreated, "POST", "/v1/tenants", w.operator, `{"name":"`+name+`","tier":"gold","allow_sealed":true}`)
+	made := w.must(http.StatusCreated, "POST", "/v1/tenants", w.operator, `{"name":"`+name+`","tier":"platinum","allow_sealed":true}`)
 	scopes, err := json.Marshal(everything)
 	if err != nil {
 		w.t.Fatal(err)

@@ -246,6 +246,9 @@ var calls = []struct {
 	{"RollbackPolicy", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.RollbackPolicy(ctx, client.RollbackPolicyInput{}))
 	}, "POST", "/v1/policy/rollback", `{"version":0}`},
+	{"Quota", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Quota(ctx, "")) }, "GET", "/v1/quota", ""},
+	{"Quota of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Quota(ctx, "a/b")) },
+		"GET", "/v1/tenants/a%2Fb/quota", ""},
 	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},
 	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "a/b", "p")) },

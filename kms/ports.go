@@ -157,6 +157,9 @@ type Quota interface {
 	Admit(r *AdmitRequest) (Reservation, error)
 	// Settle ends a reservation: once, idempotent, memory only.
 	Settle(r Reservation, outcome Settlement)
+	// Penalise charges a credential for a request that was refused before it
+	// was admitted. It refuses nothing.
+	Penalise(tenant *Tenant, credential uuid.UUID)
 }
 
 // AdmitRequest is what quota needs to know of a request.
@@ -179,6 +182,14 @@ type Reservation struct {
 	// PolicyVersion is that of the policy which decided; 0: the one that is in
 	// force when the request comes in.
 	PolicyVersion uint64
+
+	// What is left afterwards, for the answer's headers.
+	PerSecond Credits // the refill of the tenant's bucket at its full rate
+	Left      Credits // in the bucket; below zero it is debt
+	Burst     Credits // what it holds at most
+	DayEnd    time.Time
+	// DayLeft is what the day's total still has; DayLimit 0: it has none.
+	DayLeft, DayLimit Credits
 }
 
 // Credits counts micro-credits: 1,000,000 is one credit of the cost table.

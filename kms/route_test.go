@@ -199,6 +199,8 @@ func (s stageLifecycle) LeaseNonces(_ context.Context, _, _ uuid.UUID, _ uint32,
 	return s.leased, s.fail["lease"]
 }
 
+func (s *stage) Penalise(*kms.Tenant, uuid.UUID) { s.step("penalise") }
+
 func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	if err := s.step("admit"); err != nil {
 		return kms.Reservation{}, err
@@ -308,7 +310,7 @@ func TestFailureAtEachStepIsSettledAndRecordedOnce(t *testing.T) {
 		state   kms.SettlementState
 		charged kms.Credits
 	}{
-		{"key missing", "lookup", kms.ErrNotFound, kms.KindNotFound, "lookup journal observe", "", 0},
+		{"key missing", "lookup", kms.ErrNotFound, kms.KindNotFound, "lookup journal penalise observe", "", 0},
 		{"store down", "lookup", kms.Errorf(kms.KindStoreUnavailable, "down"), kms.KindStoreUnavailable, "lookup journal observe", "", 0},
 		{"quota refuses", "admit", kms.Errorf(kms.KindQuotaExceeded, "no"), kms.KindQuotaExceeded, "lookup admit journal observe", "", 0},
 		{"queue full", "schedule", kms.Errorf(kms.KindReducedCapacity, "full"), kms.KindReducedCapacity,
@@ -348,7 +350,7 @@ func TestFailureAtEachStepIsSettledAndRecordedOnce(t *testing.T) {
 	}
 }
 
-func TestDeniedOperationCostsNothingAndIsRecorded(t *testing.T) {
+func TestDeniedOperationIsRecordedAndNotFree(t *testing.T) {
 	for _, scopes := range [][]string{{"key:decrypt"}, {"key:encrypt:invoices-*"}, {"key:manage"}, {"tenant:admin"}} {
 		t.Run(strings.Join(scopes, ","), func(t *testing.T) {
 			s := newStage(t)
@@ -356,7 +358,7 @@ func TestDeniedOperationCostsNothingAndIsRecorded(t *testing.T) {
 			if kms.KindOf(err) != kms.KindPermissionDenied {
 				t.Errorf("error = %v, want permission denied", err)
 			}
-			if got := strings.Join(s.steps, " "); got != "lookup journal observe" {
+			if got := strings.Join(s.steps, " "); got != "lookup journal penalise observe" {
 				t.Errorf("steps = %s", got)
 			}
 		})

@@ -35,6 +35,7 @@ type Service struct {
 	nonces    *nonceMeter
 	rotations chan DueKey
 	quota     Quota
+	accounts  QuotaAccounts
 	scheduler Scheduler
 	device    Device
 	journal   Journal
@@ -72,6 +73,7 @@ type Config struct {
 	CredentialUses CredentialUses
 
 	Quota     Quota
+	Accounts  QuotaAccounts
 	Scheduler Scheduler
 	Device    Device
 	Journal   Journal
@@ -91,7 +93,7 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
-		quota: c.Quota, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
+		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 	}
 }
@@ -340,8 +342,13 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 		// The ledger is what the journal says: no entry, no charge.
 		t.Settled = Settlement{State: Cancelled, SlotTime: t.SlotTime}
 	}
-	if t.admitted {
+	switch {
+	case t.admitted:
 		s.quota.Settle(t.reservation, t.Settled)
+	case t.By != nil && (KindOf(err) == KindPermissionDenied || KindOf(err) == KindNotFound) && err != nil:
+		// Refusals before admission are not free, so that trying out ids and
+		// scopes wears out the credential that does.
+		s.quota.Penalise(t.By.Tenant, t.By.Credential)
 	}
 	if KindOf(err) == KindInternal && err != nil {
 		s.log.LogAttrs(ctx, slog.LevelError, "request failed",

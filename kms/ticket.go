@@ -52,6 +52,9 @@ type Ticket struct {
 	ran         bool // a device was asked: the outcome may be known or not
 }
 
+// Reserved returns what was reserved for the request, false when nothing was.
+func (t *Ticket) Reserved() (Reservation, bool) { return t.reservation, t.admitted }
+
 // onTenant notes that the request acts on a stored tenant.
 func (t *Ticket) onTenant(tenant *Tenant) {
 	t.Target, t.Resource, t.Revision = tenant.ID, tenant.ID.String(), tenant.Revision

@@ -160,8 +160,6 @@ func (t *tenant) spend(s Spent) {
 
 // Equal tells whether two totals are the same.
 func (t Totals) Equal(o Totals) bool {
-	packs := maps.Equal(t.Packs, o.Packs)
-	t.Packs, o.Packs = nil, nil
-	return packs && t.Day == o.Day && t.DayUsed == o.DayUsed && t.Drawn == o.Drawn && t.Pool == o.Pool &&
+	return maps.Equal(t.Packs, o.Packs) && t.Day == o.Day && t.DayUsed == o.DayUsed && t.Drawn == o.Drawn && t.Pool == o.Pool &&
 		t.Lowered == o.Lowered && t.MonthUsed == o.MonthUsed && t.Bytes == o.Bytes
 }

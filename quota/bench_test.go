@@ -12,6 +12,12 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
+// requestID makes the request id of a number.
+func requestID(n uint64) (id uuid.UUID) {
+	binary.BigEndian.PutUint64(id[8:], n)
+	return id
+}
+
 // manyTenants returns requests of n tenants, each with a credential and a key.
 func manyTenants(n int) []*Request {
 	requests := make([]*Request, n)

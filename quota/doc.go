@@ -91,7 +91,9 @@
 // call takes more than one, none does I/O under it, and nothing is written by
 // all requests.
 //
-// # The simple gate
+// # Restarts
 //
-// Gate prices, reserves and counts, and refuses nothing.
+// Buckets, breakers and concurrency begin anew. What does not come back by
+// itself in seconds (totals, the elastic pool, packs) is a projection of the
+// journal: Ledger.
 package quota

@@ -161,7 +161,7 @@ func (e *Engine) AdmitRequest(r *Request) (kms.Reservation, error) {
 		reservation.Cost += snapshot.Costs.Price(kms.OpDecrypt, r.Source, r.Bytes)
 	}
 	s := e.shardOf(reservation.Tenant)
-	events, err := e.decide(s, snapshot, r, reservation)
+	events, err := e.decide(s, snapshot, r, &reservation)
 	if e.notify != nil {
 		for event := range events.all {
 			e.notify(event)
@@ -174,14 +174,14 @@ func (e *Engine) AdmitRequest(r *Request) (kms.Reservation, error) {
 }
 
 // decide peeks every gate and commits to all or none, under the shard's lock.
-func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservation kms.Reservation) (events events, err error) {
+func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservation *kms.Reservation) (events events, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.holds[r.RequestID]; ok {
 		return events, kms.Errorf(kms.KindInternal, "the request is being served already")
 	}
 	h := s.newHold()
-	h.reservation, h.snapshot, h.now = reservation, snapshot, e.nowLocked(s)
+	h.reservation, h.snapshot, h.now = *reservation, snapshot, e.nowLocked(s)
 	h.creates, h.bytes = r.Creates, int64(max(r.Bytes, 0))
 	e.find(s, h, r)
 	var f refusal
@@ -191,7 +191,19 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	}
 	events = e.commit(h)
 	s.holds[r.RequestID] = h
+	h.tenant.tell(reservation)
 	return events, nil
+}
+
+// tell notes what a tenant has left.
+func (t *tenant) tell(r *kms.Reservation) {
+	r.PerSecond = kms.Credits(t.limits.credits.perSecond)
+	r.Left, r.Burst = kms.Credits(t.credits.level-t.credits.debt), kms.Credits(t.limits.credits.burst)
+	r.DayLimit, r.DayEnd = kms.Credits(t.limits.days.total), t.dayEnds
+	if r.DayLimit > 0 {
+		_, room := t.elastic.room(t.limits.days)
+		r.DayLeft = kms.Credits(room)
+	}
 }
 
 // jitter lengthens a wait by up to the policy's share of it.

@@ -689,8 +689,8 @@ func TestRefusedBeforeAdmissionIsNotFree(t *testing.T) {
 	r := e.costing(100)
 	r.Principal.Credential = credential
 	e.must(r)
-	e.Penalise(testTenant, credential)
-	e.Penalise(uuid.New(), credential)
+	e.Penalise(e.tenant, credential)
+	e.Penalise(&kms.Tenant{ID: uuid.New()}, credential)
 	if a := e.accounts(); a.Available != 499_900_000 || a.Charged != 100_000 {
 		t.Errorf("available %d, charged %d", a.Available, a.Charged)
 	}

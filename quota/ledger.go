@@ -128,14 +128,15 @@ func (l *Ledger) replay(sequence uint64, e *kms.Entry) error {
 // Admit gives the tenant its totals back if it is the first of its requests,
 // and asks the engine.
 func (l *Ledger) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
-	if l.left.Load() > 0 {
-		l.restore(r.Principal.Tenant)
-	}
+	l.RestoreTenant(r.Principal.Tenant)
 	return l.Engine.Admit(r)
 }
 
-// restore gives a tenant its totals back, if they are not there yet.
-func (l *Ledger) restore(of *kms.Tenant) {
+// RestoreTenant gives a tenant its totals back, if they are not there yet.
+func (l *Ledger) RestoreTenant(of *kms.Tenant) {
+	if l.left.Load() == 0 {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r := l.pending[of.ID]; r != nil {
@@ -174,7 +175,7 @@ func (l *Ledger) RestoreAll(stop <-chan struct{}, find func(uuid.UUID) (*kms.Ten
 			l.forgetLocked(id)
 			l.mu.Unlock()
 		default:
-			l.restore(tenant)
+			l.RestoreTenant(tenant)
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func (b *ledgerBench) settle(r kms.Reservation) {
 
 func (b *ledgerBench) used() kms.Credits {
 	b.Helper()
-	b.ledger.restore(b.engine.tenant)
+	b.ledger.RestoreTenant(b.engine.tenant)
 	totals, _ := b.ledger.Totals(testTenant)
 	return totals.DayUsed
 }

@@ -182,13 +182,13 @@ func (h *hold) tellBreakers(o Outcome, ran bool) {
 // Penalise charges the credential, or a tenant that is known without one, for
 // a request that was refused before it was admitted: for its scopes, or an
 // object that is not there. It takes what the bucket has and never refuses.
-func (e *Engine) Penalise(tenant, credential uuid.UUID) {
-	s := e.shardOf(tenant)
+func (e *Engine) Penalise(of *kms.Tenant, credential uuid.UUID) {
+	s := e.shardOf(of.ID)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.tenants[tenant]
+	t := s.tenants[of.ID]
 	if t == nil {
-		return
+		return // its bucket is full, and there is nothing to take it to
 	}
 	now := e.nowLocked(s)
 	price := int64(t.snapshot.Costs.Refused())

@@ -114,7 +114,7 @@ func postgresTarget(t *testing.T) *crashTarget {
 // it.
 func (p *devProcess) newTenant(t *testing.T, operator string) string {
 	t.Helper()
-	if status, a := p.post(operator, "/v1/tenants", map[string]any{"name": "acme"}); status != http.StatusCreated {
+	if status, a := p.post(operator, "/v1/tenants", map[string]any{"name": "acme", "tier": "platinum"}); status != http.StatusCreated {
 		t.Fatalf("making a tenant: %d %v", status, a)
 	}
 	status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",

@@ -69,6 +69,7 @@ func (w *world) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID}, nil
 }
 func (w *world) Settle(kms.Reservation, kms.Settlement)   {}
+func (w *world) Penalise(*kms.Tenant, uuid.UUID)          {}
 func (w *world) Record(context.Context, *kms.Entry) error { return nil }
 func (w *world) Request(*kms.Ticket, error)               {}
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"time"
+	"uuid"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -28,7 +29,7 @@ type App struct {
 	Store         *keystore.Store
 	Device        *hsm.Device
 	Journal       *audit.Log
-	Quota         *quota.Gate
+	Quota         *quota.Engine
 	Policies      *quota.Policies
 	System        *kms.Tenant // the tenant of the operators
 	Secrets       *kms.Secrets
@@ -144,12 +145,17 @@ func (a *App) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.Device.FollowSlots(slots.resize)
-	a.Quota = quota.NewGate(quota.DefaultCostTable())
 	engine, err := NewPolicyEngine(time.Now)
 	if err != nil {
 		return err
 	}
 	a.Policies = engine.Policies
+	quotas, err := a.openQuota(ctx, a.Policies)
+	if err != nil {
+		return fmt.Errorf("opening the quota: %w", err)
+	}
+	a.closes = append(a.closes, quotas.Close)
+	a.Quota = quotas.engine
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
@@ -157,17 +163,31 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
-		Quota: a.Quota, Scheduler: slots, Device: a.Device, Journal: a.Journal,
+		Quota: quotas, Accounts: quotas, Scheduler: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
 	})
-	// Before the first entry, which names the policy.
+	// Before the first entry, which names the policy, and before the quota gives
+	// tenants back what they had under it.
 	policy, err := a.Service.StartPolicySync(ctx)
 	if err != nil {
 		return err
 	}
 	a.closes = append(a.closes, policy.Close)
 	a.Metrics.MustRegister(newPolicyGauges(a.Service.PolicyFollowed))
+	quotas.start(a.tenantOfLedger)
 	return a.reconcile(ctx)
+}
+
+// tenantOfLedger finds a tenant whose totals are restored, nil for one that is
+// gone.
+func (a *App) tenantOfLedger(id uuid.UUID) (*kms.Tenant, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerLookup)
+	defer cancel()
+	tenant, err := a.Store.Tenant(ctx, id)
+	if err != nil && kms.KindOf(err) == kms.KindNotFound {
+		return nil, nil
+	}
+	return tenant, err
 }
 
 // startOwn starts what the service does by itself.

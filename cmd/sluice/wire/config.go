@@ -48,6 +48,7 @@ type Config struct {
 	HSM      HSMConfig      `koanf:"hsm"`
 	Journal  JournalConfig  `koanf:"journal"`
 	Deletion DeletionConfig `koanf:"deletion"`
+	Quota    QuotaConfig    `koanf:"quota"`
 
 	// TwoOperators tells whether deleting a tenant, putting a policy, minting an
 	// operator's credential and giving another's a new secret take the approval

@@ -158,7 +158,7 @@ func (l *line) mend() {
 // answers to a ciphertext of that key.
 func ordersOn(t *testing.T, a, b *apiNode) (decrypt func() (status int, code string)) {
 	t.Helper()
-	if status, tenant := call(t, a.Service, a.Operator, http.MethodPost, "/v1/tenants", object{"name": "acme"}); status != http.StatusCreated {
+	if status, tenant := call(t, a.Service, a.Operator, http.MethodPost, "/v1/tenants", object{"name": "acme", "tier": "platinum"}); status != http.StatusCreated {
 		t.Fatalf("%d %s", status, tenant.Detail)
 	}
 	status, c := call(t, a.Service, a.Operator, http.MethodPost, "/v1/tenants/acme/credentials",

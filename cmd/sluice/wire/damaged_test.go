@@ -156,7 +156,7 @@ func (v *village) make(t *testing.T, credential, path string, body object) answe
 // tenant makes a tenant and a credential that may do everything in it.
 func (v *village) tenant(t *testing.T, name string) (id, credential string) {
 	t.Helper()
-	id = v.make(t, v.Operator, "/v1/tenants", object{"name": name}).ID
+	id = v.make(t, v.Operator, "/v1/tenants", object{"name": name, "tier": "platinum"}).ID
 	return id, v.make(t, v.Operator, "/v1/tenants/"+name+"/credentials",
 		object{"name": "app", "scopes": []string{"key:*", "key:manage", "tenant:admin"}}).Credential
 }

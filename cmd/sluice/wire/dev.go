@@ -232,7 +232,7 @@ func (a *App) demoTenant(ctx context.Context) (*kms.Tenant, error) {
 		return nil, err
 	}
 	t := &kms.Ticket{RequestID: uuid.NewV7(), By: by, Received: time.Now(), Urgency: kms.UrgencyNormal}
-	return a.Service.CreateTenant(ctx, t, kms.CreateTenantInput{Name: DemoTenant, Tier: kms.TierGold, AllowSealed: true})
+	return a.Service.CreateTenant(ctx, t, kms.CreateTenantInput{Name: DemoTenant, Tier: kms.TierPlatinum, AllowSealed: true})
 }
 
 func (d *Dev) say(what string) {

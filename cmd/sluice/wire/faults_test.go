@@ -107,7 +107,7 @@ func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) 
 		t.Fatal(err)
 	}
 	by := strings.TrimSpace(string(operator))
-	p.must(t, by, "/v1/tenants", `{"name":"second"}`)
+	p.must(t, by, "/v1/tenants", `{"name":"second","tier":"platinum"}`)
 	p.tenants[1] = p.must(t, by, "/v1/tenants/second/credentials", `{"name":"app","scopes":["key:*"]}`)["credential"].(string)
 	for _, m := range p.modules {
 		m.SetEngines(engines)

@@ -215,7 +215,7 @@ func foreignParameters(t *testing.T, s *wiretest.Service, wrapping string) []byt
 	t.Helper()
 	operator := *s
 	operator.Demo = s.Operator
-	must(t, &operator, "/v1/tenants", object{"name": "importer"})
+	must(t, &operator, "/v1/tenants", object{"name": "importer", "tier": "platinum"})
 	operator.Demo = must(t, &operator, "/v1/tenants/importer/credentials", object{"name": "c", "scopes": []string{"key:import"}}).Credential
 	return must(t, &operator, "/v1/import-parameters", object{"wrapping": wrapping}).Token
 }

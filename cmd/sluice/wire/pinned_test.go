@@ -63,7 +63,7 @@ func TestTenantPinnedToADomainIsServedThereOnly(t *testing.T) {
 	}
 	tenant := func(name, domain string) string {
 		t.Helper()
-		if status, a := call(t, s, s.Operator, http.MethodPost, "/v1/tenants", object{"name": name, "domain": domain}); status != 201 {
+		if status, a := call(t, s, s.Operator, http.MethodPost, "/v1/tenants", object{"name": name, "domain": domain, "tier": "platinum"}); status != 201 {
 			t.Fatalf("%s: %d %s", name, status, a.Detail)
 		}
 		status, a := call(t, s, s.Operator, http.MethodPost, "/v1/tenants/"+name+"/credentials", object{"name": "app", "scopes": []string{"key:*"}})

@@ -24,7 +24,7 @@ func changedObjects(t *testing.T) (*wiretest.Service, string) {
 		}
 		return a
 	}
-	do(s.Operator, "POST", "/v1/tenants", object{"name": "reconciled", "allow_sealed": true})
+	do(s.Operator, "POST", "/v1/tenants", object{"name": "reconciled", "allow_sealed": true, "tier": "platinum"})
 	do(s.Operator, "PATCH", "/v1/tenants/reconciled", object{"tier": "silver"})
 	do(s.Operator, "POST", "/v1/tenants/reconciled/projects", object{"name": "mail"})
 	c := do(s.Operator, "POST", "/v1/tenants/reconciled/credentials",

@@ -30,6 +30,7 @@ type cluster struct {
 	urls       pgtest.URLs
 	toDatabase *line    // of the second node
 	tokens     []string // configurations, of node 1 and node 2
+	more       string   // of every node's configuration
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -77,7 +78,7 @@ hsm:
   domains:
     - file: %s/domain.json
       tokens:
-        - %s`, i, data, c.dir, i, c.dir, c.dir, c.tokens[i-1]))
+        - %s%s`, i, data, c.dir, i, c.dir, c.dir, c.tokens[i-1], c.more))
 	config, err := wire.LoadConfig(filepath.Join(c.dir, name), func() []string { return nil })
 	if err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func (v *vendorSite) open(t *testing.T, profile bool) (s *wiretest.Service, stop
 func asTenant(t *testing.T, s *wiretest.Service) {
 	t.Helper()
 	s.Demo = s.Operator
-	must(t, s, "/v1/tenants", object{"name": "orders", "allow_sealed": true})
+	must(t, s, "/v1/tenants", object{"name": "orders", "allow_sealed": true, "tier": "platinum"})
 	s.Demo = must(t, s, "/v1/tenants/orders/credentials", object{"name": "app", "scopes": []string{"key:*", "key:manage", "key:destroy"}}).Credential
 }
 

@@ -1,0 +1,49 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+func quotaRoutes(a administration) []Route {
+	return []Route{
+		define(Route{Name: a.name + "quota", Group: a.group, Method: http.MethodGet, Path: a.prefix + "/quota", Op: kms.OpReadQuota,
+			Errors: keyErrors, Summary: "Show what may be used and was used",
+			Description: "Bucket, totals, elastic pool, packs, bandwidth, concurrency and storage of a tenant, with what is owed and when it resets."},
+			func(c *call, _ *NoBody) (*QuotaResponse, error) {
+				account, err := c.service.Quota(c.context, &c.ticket, a.tenant(c))
+				if err != nil {
+					return nil, err
+				}
+				out := quotaOf(account)
+				out.Charge = c.charge()
+				return out, nil
+			}),
+	}
+}
+
+func quotaOf(a *kms.QuotaAccount) *QuotaResponse {
+	out := &QuotaResponse{
+		Tier: a.Tier, PolicyVersion: a.PolicyVersion,
+		PerSecond: Cost(a.PerSecond), Burst: Cost(a.Burst), Available: Cost(max(a.Available, 0)), Overdraft: Cost(a.Overdraft), Debt: Cost(a.Debt),
+		Ramp: a.Ramp, LoadShare: a.LoadShare,
+		Day: quotaTotal(a.Day), Month: quotaTotal(a.Month),
+		Pool:        ElasticPool{Left: Cost(max(a.Pool, 0)), Size: Cost(a.PoolMax), Lowered: a.Lowered},
+		Bandwidth:   QuotaUse{a.Bytes, a.BytesMax},
+		Concurrency: QuotaUse{a.InFlight, a.InFlightMax},
+		Storage:     make([]StoredQuota, len(a.Stored)),
+		Admitted:    a.Admitted, Refused: a.Refused,
+	}
+	for _, p := range a.Packs {
+		out.Packs = append(out.Packs, QuotaPack{p.ID, Cost(p.Left), p.Expires.UTC()})
+	}
+	for i, s := range a.Stored {
+		out.Storage[i] = StoredQuota{s.Kind, s.Have, s.Max}
+	}
+	return out
+}
+
+func quotaTotal(t kms.QuotaTotal) QuotaTotal {
+	return QuotaTotal{Used: Cost(t.Used), Limit: Cost(t.Max), Remaining: Cost(max(t.Max-t.Used, 0)), Soft: t.Soft, ResetsAt: t.Resets.UTC()}
+}

@@ -1,0 +1,70 @@
+package api
+
+import (
+	"time"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// QuotaResponse is what a tenant may use and has used. Amounts are in credits.
+type QuotaResponse struct {
+	Tier          kms.Tier `json:"tier"`
+	PolicyVersion uint64   `json:"policy_version" doc:"Of the policy that holds; 0: the one that the service comes with"`
+
+	PerSecond Cost `json:"per_second" doc:"The refill that holds now, with ramp, lowered day and load counted"`
+	Burst     Cost `json:"burst" doc:"What the bucket holds at most"`
+	Available Cost `json:"available" doc:"What the bucket holds now"`
+	Overdraft Cost `json:"overdraft" doc:"How far the bucket may run below zero while the pool of HSMs has room"`
+	Debt      Cost `json:"debt" doc:"What of that is owed; a part of the refill repays it"`
+	Ramp      int  `json:"ramp_permille" doc:"The part of its rate that a new tenant has, in thousandths" max:"1000"`
+	LoadShare int  `json:"load_share_permille" doc:"The part of the refill that the load of the pool leaves, in thousandths" max:"1000"`
+
+	Day   QuotaTotal  `json:"day"`
+	Month QuotaTotal  `json:"month"`
+	Pool  ElasticPool `json:"pool"`
+	Packs []QuotaPack `json:"packs,omitempty" doc:"Burst packs, used when the totals are"`
+
+	Bandwidth   QuotaUse      `json:"bandwidth" doc:"Bytes of the day"`
+	Concurrency QuotaUse      `json:"concurrency" doc:"Requests in flight"`
+	Storage     []StoredQuota `json:"storage"`
+
+	Admitted uint64 `json:"admitted" doc:"Requests since the service started, on this API node"`
+	Refused  uint64 `json:"refused"`
+	Charge
+}
+
+// QuotaTotal is a total of a day or a month.
+type QuotaTotal struct {
+	Used      Cost      `json:"used"`
+	Limit     Cost      `json:"limit"`
+	Remaining Cost      `json:"remaining"`
+	Soft      bool      `json:"soft_limit_reached"`
+	ResetsAt  time.Time `json:"resets_at"`
+}
+
+// ElasticPool is what days draw on beyond their total.
+type ElasticPool struct {
+	Left    Cost `json:"left"`
+	Size    Cost `json:"size"`
+	Lowered bool `json:"day_lowered" doc:"The pool was not full at the end of a day: the days after run one notch lower until it is"`
+}
+
+// QuotaPack is a burst pack.
+type QuotaPack struct {
+	ID        string    `json:"id"`
+	Left      Cost      `json:"left"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// QuotaUse is a use and its limit.
+type QuotaUse struct {
+	Used  int64 `json:"used"`
+	Limit int64 `json:"limit,omitzero" doc:"Absent: none"`
+}
+
+// StoredQuota is how many objects of a kind are stored.
+type StoredQuota struct {
+	Kind  string `json:"kind" example:"keys"`
+	Used  int64  `json:"used" doc:"-1: not counted yet"`
+	Limit int64  `json:"limit,omitzero" doc:"Absent: none"`
+}

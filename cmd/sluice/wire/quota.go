@@ -1,0 +1,252 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+	"uuid"
+
+	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/quota"
+	"github.com/sluice-kms/sluice/quota/redis"
+)
+
+// QuotaConfig says how quotas are kept.
+type QuotaConfig struct {
+	Redis RedisConfig `koanf:"redis"`
+}
+
+// RedisConfig is the Redis by which several API nodes share limits; without
+// addresses each node has the whole limits to itself.
+type RedisConfig struct {
+	// Addresses are host:port; of a cluster's nodes, any.
+	Addresses []string `koanf:"addresses"`
+	// Cluster says that they are those of a cluster. Default false.
+	Cluster bool `koanf:"cluster"`
+	// Username and PasswordFile authenticate; a newline at the file's end does
+	// not count. Default none.
+	Username     string `koanf:"username"`
+	PasswordFile string `koanf:"password_file"`
+	// TLS encrypts the connections. Default false.
+	TLS bool `koanf:"tls"`
+}
+
+// The pace of what the quota does beside requests.
+const (
+	// utilisationInterval is how often the engine is told how busy the HSMs
+	// are: fast enough for the gate's 200 ms average of the design.
+	utilisationInterval = 200 * time.Millisecond
+	// reapInterval is how often reservations that nobody ended are looked for.
+	reapInterval = 5 * time.Second
+	// sweepInterval is how often what tenants no longer use is forgotten.
+	sweepInterval = 3 * time.Minute
+	// ledgerLookup bounds the look-up of one tenant of the ledger.
+	ledgerLookup = 5 * time.Second
+	// leaseWait bounds the wait for a lease, three ticks of the exchange, and
+	// leasePoll is how often it is looked for.
+	leaseWait = 300 * time.Millisecond
+	leasePoll = 5 * time.Millisecond
+	// redisDial bounds the making of a connection.
+	redisDial = 5 * time.Second
+)
+
+// ledgerFile is the ledger's name in the data folder.
+const ledgerFile = "quota.ledger"
+
+// journalReader gives the ledger what it reads of the journal.
+type journalReader struct {
+	log *audit.Log
+	dir string
+}
+
+// Last implements quota.LedgerJournal.
+func (j journalReader) Last() uint64 { return j.log.Head().Sequence }
+
+// Read implements quota.LedgerJournal.
+func (j journalReader) Read(from uint64, fn func(uint64, *kms.Entry) error) error {
+	err := audit.Read(j.dir, from, func(e *kms.Entry, p audit.Position) error { return fn(p.Sequence, e) })
+	if errors.Is(err, audit.ErrNoSuchRecord) {
+		first, ferr := audit.First(j.dir)
+		if ferr != nil {
+			return ferr
+		}
+		return j.Read(first, fn)
+	}
+	return err
+}
+
+// Admit implements kms.Quota. A node that shares limits has no lease for a
+// tenant that has not come for a while, and may let one request through
+// without; those after it wait here until the lease has come, which is asked
+// for at once and takes a few milliseconds, rather than be refused.
+func (q *quotas) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
+	reservation, err := q.Ledger.Admit(r)
+	for waited := time.Duration(0); q.store != nil && waited < leaseWait && waitsForLease(err); waited += leasePoll {
+		time.Sleep(leasePoll)
+		reservation, err = q.Ledger.Admit(r)
+	}
+	return reservation, err
+}
+
+// waitsForLease tells whether nothing but missing leases refuses a request.
+func waitsForLease(err error) bool {
+	e, ok := errors.AsType[*kms.Error](err)
+	if !ok || len(e.Reasons) == 0 {
+		return false
+	}
+	for _, reason := range e.Reasons {
+		if reason.Code != quota.ReasonLease {
+			return false
+		}
+	}
+	return true
+}
+
+// Account implements kms.QuotaAccounts.
+func (q *quotas) Account(t *kms.Tenant) kms.QuotaAccount {
+	q.RestoreTenant(t)
+	return q.engine.Account(t)
+}
+
+// quotas is the running quota: the engine, its ledger, and who looks after
+// them.
+type quotas struct {
+	*quota.Ledger
+	engine *quota.Engine
+	store  *redis.Store // nil: none is shared
+	device *hsm.Device
+	log    *slog.Logger
+
+	running context.Context // until Close
+	stop    context.CancelFunc
+	all     sync.WaitGroup
+}
+
+// openQuota opens the engine under the policies, with what the ledger and the
+// journal have; start has to follow.
+func (a *App) openQuota(ctx context.Context, policies *quota.Policies) (*quotas, error) {
+	running, stop := context.WithCancel(context.Background())
+	q := &quotas{device: a.Device, log: a.log, running: running, stop: stop}
+	o := quota.Options{Policies: policies, Clock: time.Now, Notify: q.tell, Node: a.config.Node}
+	if c := a.config.Quota.Redis; len(c.Addresses) > 0 {
+		store, err := c.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		q.store, o.Backing = store, store
+	}
+	q.engine = quota.NewEngine(o)
+	var err error
+	if q.Ledger, err = quota.OpenLedger(q.engine, journalReader{a.Journal, a.config.Journal.Dir}, filepath.Join(a.config.DataDir, ledgerFile), a.log); err != nil {
+		return nil, errors.Join(err, q.closeStore())
+	}
+	return q, nil
+}
+
+// start begins to look after the quota. find finds tenants of the ledger.
+func (q *quotas) start(find func(uuid.UUID) (*kms.Tenant, error)) {
+	q.all.Go(func() { q.lookAfter(find) })
+	if q.store != nil {
+		q.all.Go(func() { q.engine.Run(q.running) })
+	}
+}
+
+func (c RedisConfig) open(ctx context.Context) (*redis.Store, error) {
+	config := redis.Config{Addresses: c.Addresses, Cluster: c.Cluster, Username: c.Username, Dial: redisDial}
+	if c.PasswordFile != "" {
+		raw, err := os.ReadFile(c.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading Redis's password: %w", err)
+		}
+		config.Password = strings.TrimRight(string(raw), "\r\n")
+	}
+	if c.TLS {
+		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	return redis.Open(ctx, config)
+}
+
+// lookAfter does what the quota needs beside requests, until stop.
+func (q *quotas) lookAfter(find func(uuid.UUID) (*kms.Tenant, error)) {
+	q.restoreAll(find)
+	busy, reap := time.NewTicker(utilisationInterval), time.NewTicker(reapInterval)
+	sweep, save := time.NewTicker(sweepInterval), time.NewTicker(quota.LedgerInterval)
+	for _, t := range []*time.Ticker{busy, reap, sweep, save} {
+		defer t.Stop()
+	}
+	for {
+		select {
+		case <-q.running.Done():
+			return
+		case <-busy.C:
+			q.engine.SetUtilisation(utilisation(q.device.Status()))
+		case <-reap.C:
+			if found, charged := q.engine.Reap(); found+charged > 0 {
+				q.log.Warn("quota: reservations were not ended in time", slog.Int("found", found), slog.Int("charged", charged))
+			}
+		case <-sweep.C:
+			q.engine.Sweep()
+		case <-save.C:
+			q.restoreAll(find)
+			q.save()
+		}
+	}
+}
+
+// restoreAll gives all tenants their totals back; who could not be found now
+// is looked for again before the next saving, and at his first request.
+func (q *quotas) restoreAll(find func(uuid.UUID) (*kms.Tenant, error)) {
+	if err := q.RestoreAll(q.running.Done(), find); err != nil {
+		q.log.Error("quota: restoring totals", slog.Any("error", err))
+	}
+}
+
+func (q *quotas) save() {
+	if err := q.Save(); err != nil {
+		q.log.Error("quota", slog.Any("error", err))
+	}
+}
+
+// tell logs that a tenant has come to a line, once a window.
+func (q *quotas) tell(e quota.Event) {
+	q.log.Info("quota: a tenant has come to a soft limit", slog.String("tenant", e.Tenant.String()), slog.String("limit", string(e.Kind)),
+		slog.Int("window", int(e.Window)), slog.Int64("used", e.Used), slog.Int64("of", e.Limit))
+}
+
+// Close ends what looks after the quota, returns what is lent, and saves the
+// ledger. Requests must have ended.
+func (q *quotas) Close() error {
+	q.stop()
+	q.all.Wait()
+	return errors.Join(q.Save(), q.closeStore())
+}
+
+func (q *quotas) closeStore() error {
+	if q.store == nil {
+		return nil
+	}
+	return q.store.Close()
+}
+
+// utilisation is how much of the HSM nodes' slots is busy, in thousandths.
+func utilisation(nodes []kms.NodeStatus) int64 {
+	busy, slots := 0, 0
+	for _, n := range nodes {
+		if n.ID != hsm.EngineID && n.State == kms.NodeUp {
+			busy, slots = busy+min(n.Busy, n.SlotsNow), slots+n.SlotsNow
+		}
+	}
+	if slots == 0 {
+		return 0
+	}
+	return int64(busy) * 1000 / int64(slots)
+}

@@ -1,0 +1,84 @@
+package kms
+
+import (
+	"context"
+	"time"
+)
+
+// QuotaAccounts tells what tenants may use and have used.
+type QuotaAccounts interface {
+	// Account returns a tenant's account as of now.
+	Account(t *Tenant) QuotaAccount
+}
+
+// QuotaAccount is what a tenant may use and has used.
+type QuotaAccount struct {
+	Tier          Tier
+	PolicyVersion uint64
+
+	// The bucket.
+	PerSecond Credits // the refill that holds now: ramp, notch and load counted
+	Burst     Credits // what the bucket holds at most
+	Available Credits
+	Overdraft Credits // how far below zero it may run while the pool has room
+	Debt      Credits // what is to be repaid from the refill
+	Ramp      int     // thousandths of the full rate that a new tenant has
+	LoadShare int     // thousandths of the refill that the pool's load leaves
+
+	Day, Month QuotaTotal
+	// Pool is what is left of the elastic pool, on which a day draws beyond
+	// its total; what is missing is repaid from quota that is not used.
+	Pool, PoolMax Credits
+	Lowered       bool // the day runs one notch lower, until the pool is full
+	Packs         []QuotaPack
+
+	Bytes, BytesMax       int64 // of the day; BytesMax 0: no limit
+	InFlight, InFlightMax int64
+	Stored                []QuotaStored
+
+	Admitted, Refused uint64 // requests, since the service started
+}
+
+// QuotaTotal is a total of a day or a month.
+type QuotaTotal struct {
+	Used   Credits
+	Max    Credits
+	Soft   bool // it has come to its soft limit
+	Resets time.Time
+}
+
+// QuotaPack is what is left of a burst pack.
+type QuotaPack struct {
+	ID      string
+	Left    Credits
+	Expires time.Time
+}
+
+// QuotaStored is how many objects of a kind a tenant has, -1 when nobody has
+// counted them yet, and may have.
+type QuotaStored struct {
+	Kind      string
+	Have, Max int64
+}
+
+// Quota reports the account of a tenant: "" is the caller's own, another one
+// takes an operator.
+func (s *Service) Quota(ctx context.Context, t *Ticket, ref string) (account *QuotaAccount, err error) {
+	var tenant *Tenant
+	err = s.run(ctx, t, &task{op: OpReadQuota, allowed: administers(OpReadQuota, ref),
+		prepare: func(t *Ticket) (err error) {
+			if tenant, err = s.target(ctx, t, ref); err == nil {
+				t.onTenant(tenant)
+			}
+			return err
+		},
+		store: func(context.Context, *Ticket) error {
+			a := s.accounts.Account(tenant)
+			account = &a
+			return nil
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return account, nil
+}
