@@ -81,6 +81,9 @@ func run(sluice, thin, calls string, operations []operation, rounds, connections
 		return err
 	}
 	defer server.stop()
+	if err := liftLimits(server, data); err != nil {
+		return fmt.Errorf("lifting the limits: %w", err)
+	}
 	wrapper, err := startThin(thin, calls, dir, data)
 	if err != nil {
 		return err
