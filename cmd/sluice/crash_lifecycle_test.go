@@ -118,7 +118,7 @@ func (p *devProcess) newTenant(t *testing.T, operator string) string {
 		t.Fatalf("making a tenant: %d %v", status, a)
 	}
 	status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",
-		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin"}})
+		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin", "usage:read"}})
 	if status != http.StatusCreated {
 		t.Fatalf("making a credential: %d %v", status, a)
 	}
@@ -157,6 +157,7 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 				if round == 0 {
 					roots = objects(t, c.tokens)
 				}
+				checkLedger(t, p, c.credential, c.journal)
 				m.check(t, p, c.credential, round)
 				var workers sync.WaitGroup
 				for worker := range 4 {
@@ -173,6 +174,7 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 				}
 			}
 			last := c.start(t)
+			checkLedger(t, last, c.credential, c.journal)
 			m.check(t, last, c.credential, rounds(10, 200))
 			if err := last.stop(t); err != nil {
 				t.Errorf("stopping: %v", err)
