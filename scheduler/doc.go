@@ -76,7 +76,8 @@
 //     hard line for the rest. So the gate leaves slots free instead of
 //     stopping everybody for a while. Below seven slots the lines are all
 //     slots but one, and all slots. A line falls back 3 points later.
-//   - Reserve: a node with four slots or more keeps one for class High.
+//   - Reserve: on a node with four slots or more the other classes than High
+//     hold all but one.
 //   - Big operations, of more than four times the mean, hold at most three
 //     quarters of the slots.
 //

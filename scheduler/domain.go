@@ -232,12 +232,11 @@ func (r *request) advise(after time.Duration) {
 // allowed is the set of buckets that may start on n now; none when it has no
 // free slot.
 func (d *domain) allowed(n *node) (set uint8) {
-	free := n.free()
-	if free == 0 {
+	if n.free() == 0 {
 		return 0
 	}
 	for r := range rank(ranks) {
-		if d.busy >= d.lines[r] || r != rankHigh && free <= n.kept() {
+		if d.busy >= d.lines[r] || r != rankHigh && n.others >= n.openSlots() {
 			continue
 		}
 		set |= 1 << bucketOf(r, false)
@@ -294,6 +293,7 @@ func (d *domain) next(n *node) bool {
 		d.aging.budget -= r.estimate
 	} else {
 		d.advance(n, least)
+		d.forfeit(r.tenant, n)
 	}
 	d.decide(r, n, nil)
 	return true
@@ -394,6 +394,9 @@ func (d *domain) begin(r *request, n *node) {
 		t.capped.add(d.now, r.estimate)
 	}
 	n.busy++
+	if r.isOther = rankFor(r.class, t.over) != rankHigh; r.isOther {
+		n.others++
+	}
 	n.granted++
 	if r.away {
 		n.away++
@@ -414,6 +417,9 @@ func (d *domain) finish(r *request) {
 	t, n := r.tenant, r.node
 	actual := d.now - r.started
 	n.busy--
+	if r.isOther {
+		n.others--
+	}
 	n.inFlight -= r.estimate
 	d.busy--
 	d.inFlight -= r.estimate

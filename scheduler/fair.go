@@ -37,6 +37,15 @@ func (d *domain) advance(n *node, tag int64) {
 	d.clock = max(d.clock, tag)
 }
 
+// forfeit bounds how far t is behind n's clock when n serves it. Who waits for
+// its turn is behind by no more than what was charged too much for as many
+// operations as there are slots. More comes from the gate, the reserve or the
+// limit on big operations: what a tenant could not use because of them is not
+// owed to it, or it would take all slots for a while once they let it go.
+func (d *domain) forfeit(t *tenant, n *node) {
+	t.tag = max(t.tag, n.clock-int64(d.slots+1)*d.largest<<tagShift/t.weight)
+}
+
 // spend charges t for slot time: cost ÷ weight on its tag, with the remainder
 // carried, so that small operations of heavy tenants are not rounded away.
 // A negative cost gives back.

@@ -151,10 +151,13 @@ func (d *domain) drawLines() {
 	}
 }
 
-// kept is the number of slots that n keeps for class High.
-func (n *node) kept() int {
+// openSlots is the number of n's slots that others than class High may hold.
+// What is kept is counted in slots held, not in slots free: if the last free
+// slot were for High alone, a flood of High that is itself below its share
+// would take every slot that frees, and the rest would wait for the flood.
+func (n *node) openSlots() int {
 	if n.slots >= reserveFrom && !n.domain.gateOff {
-		return 1
+		return n.slots - 1
 	}
-	return 0
+	return n.slots
 }

@@ -32,6 +32,7 @@ type node struct {
 	model    string
 	slots    int
 	busy     int
+	others   int // of busy, by other ranks than High
 	down     bool
 	removed  bool // stays in the map while work runs on it
 	clock    int64

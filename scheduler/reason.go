@@ -21,8 +21,8 @@ const (
 	// Gate: the utilisation gate holds it. Both in thousandths: Have is the
 	// utilisation, Limit the line.
 	Gate
-	// Reserve: the only free slots are kept for class High. Have is the free
-	// slots, Limit those kept.
+	// Reserve: the only free slots are kept for class High. Have is the slots
+	// that the other classes hold, Limit those that they may.
 	Reserve
 	// BigLimit: big operations hold as many slots as they may. Both in slots.
 	BigLimit
@@ -154,11 +154,11 @@ func (d *domain) explain() {
 // cause is what keeps the heads of a heap from starting, given that dispatch
 // has started all that could.
 func (d *domain) cause(rt *route, k int) Reason {
-	free, beyondReserve := false, false
+	free, open := false, false
 	for _, n := range d.members(rt.mask) {
 		if n.free() > 0 {
 			free = true
-			beyondReserve = beyondReserve || n.free() > n.kept()
+			open = open || n.others < n.openSlots()
 		}
 	}
 	rank, big := rankOf(k), isBig(k)
@@ -173,7 +173,7 @@ func (d *domain) cause(rt *route, k int) Reason {
 		return BigLimit
 	case d.busy >= d.lines[rank]:
 		return Gate
-	case rank != rankHigh && !beyondReserve:
+	case rank != rankHigh && !open:
 		return Reserve
 	}
 	return HomeBusy
@@ -199,7 +199,7 @@ func (d *domain) numbers(r *request, reason Reason) (have, limit int64) {
 		return int64(d.gate.level() * 1000), int64(d.gate.line() * 1000)
 	case Reserve:
 		for _, n := range d.members(r.mask) {
-			have, limit = have+int64(n.free()), limit+int64(n.kept())
+			have, limit = have+int64(n.others), limit+int64(n.openSlots())
 		}
 		return have, limit
 	case BigLimit:

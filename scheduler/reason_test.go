@@ -43,9 +43,9 @@ func TestEachCauseYieldsItsReason(t *testing.T) {
 			w.s.domains[0].gate.slow = 0.99
 			return &job{Flow: plain(2)}
 		}},
-		{Reserve, 1, 1, Options{CapMode: CapOff, BigShare: 1, AgingOff: true}, []Node{{ID: "a", Slots: 4}}, func(w *world) *job {
+		{Reserve, 3, 3, Options{CapMode: CapOff, BigShare: 1, AgingOff: true}, []Node{{ID: "a", Slots: 4}}, func(w *world) *job {
 			for i := range 3 {
-				w.submit(&job{Flow: plain(10 + i), size: hold})
+				w.submit(&job{Flow: Flow{Tenant: tenantID(10 + i), Class: Mid}, size: hold})
 			}
 			return &job{Flow: Flow{Tenant: tenantID(2), Class: Mid}}
 		}},

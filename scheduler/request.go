@@ -15,6 +15,7 @@ type request struct {
 	big     bool
 	away    bool // runs on another node than the one preferred
 	aged    bool
+	isOther bool // runs in another rank than High
 
 	list     []uint8 // bits of the nodes that can serve it, as listed at arrival
 	mask     uint64  // the same, without those that have left
