@@ -91,6 +91,9 @@ func New(nodes []Node, o Options) (*Scheduler, error) {
 // ctx's error, once ctx ended.
 func (s *Scheduler) Do(ctx context.Context, f Flow, work func(node string)) (wait time.Duration, err error) {
 	if err := ctx.Err(); err != nil {
+		if f.Explain != nil {
+			*f.Explain = Explanation{}
+		}
 		return 0, contextEnded(err)
 	}
 	r, err := s.enter(&f, f.Explain)

@@ -22,12 +22,13 @@ func TestCancelAgainstGrantLosesNoSlot(t *testing.T) {
 	var wg sync.WaitGroup
 	for c := range callers {
 		wg.Go(func() {
-			flow := Flow{Tenant: [16]byte{byte(c)}, Nodes: []string{"a", "b"}, MaxWait: time.Hour}
+			var why Explanation
+			flow := Flow{Tenant: [16]byte{byte(c)}, Nodes: []string{"a", "b"}, MaxWait: time.Hour, Explain: &why}
 			for round := range rounds {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancels[c].Store(&cancel)
 				worked := false
-				_, err := s.Do(ctx, flow, func(string) {
+				wait, err := s.Do(ctx, flow, func(string) {
 					worked = true
 					if n := busy.Add(1); n > 2*slots {
 						t.Errorf("%d at work on %d slots", n, 2*slots)
@@ -43,6 +44,13 @@ func TestCancelAgainstGrantLosesNoSlot(t *testing.T) {
 					}
 				})
 				cancel()
+				var sum time.Duration
+				for _, part := range why.Waits {
+					sum += part.For
+				}
+				if sum != wait {
+					t.Errorf("the reasons make %v of a wait of %v", sum, wait)
+				}
 				switch {
 				case worked != (err == nil):
 					t.Errorf("the work ran: %v; the error: %v", worked, err)

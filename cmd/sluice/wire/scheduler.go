@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -58,12 +59,25 @@ func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.
 	for _, n := range f.Nodes {
 		nodes = append(nodes, string(n))
 	}
-	flow := scheduler.Flow{Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait, Urgency: urgencies[f.Urgency]}
+	flow := scheduler.Flow{
+		Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait, Urgency: urgencies[f.Urgency],
+		Op: operation(f.Cost), Prior: time.Duration(f.Cost/kms.Credit) * creditTime,
+	}
 	wait, err := s.Scheduler.Do(ctx, flow, func(node string) { work(kms.NodeID(node)) })
 	if err != nil {
 		err = scheduleError(err, wait)
 	}
 	return wait, err
+}
+
+// creditTime is the slot time to assume of a credit until it was measured: an
+// SM2 signature of 12 credits takes about a millisecond on a slow token.
+const creditTime = 100 * time.Microsecond
+
+// operation tells operations apart by their price, which depends on algorithm,
+// operation and size.
+func operation(cost kms.Credits) scheduler.Op {
+	return scheduler.Op{Algorithm: uint16(min(cost/kms.Credit, math.MaxUint16))}
 }
 
 func scheduleError(err error, wait time.Duration) error {
