@@ -5,6 +5,10 @@ import "time"
 // milli is the unit of the entrance's rate: thousandths of a slot.
 const milli = 1000
 
+// entranceGap is the longest time, in ns, that one update counts. The bucket is
+// full long before, and more would overflow at the highest rate.
+const entranceGap = int64(100 * time.Second)
+
 // entrance is a leaky bucket with capped release, counted in slot time. tail
 // is what was let in, at its measured slot time once that is known; head is
 // what may have been let in by now. Time moves head at the rate; completions
@@ -24,7 +28,7 @@ func (e *entrance) update(now, largest int64) {
 	if e.rate == 0 {
 		return
 	}
-	grown := (now-e.at)*e.rate + e.carry
+	grown := min(now-e.at, entranceGap)*e.rate + e.carry
 	e.at = now
 	e.head, e.carry = e.head+grown/milli, grown%milli
 	if ceiling := e.completed + e.depth(largest); e.head > ceiling {

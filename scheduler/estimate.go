@@ -18,6 +18,10 @@ const (
 	// maxEstimates bounds the table. The caller's operations are a few
 	// hundred; a caller who makes up keys without end gets the priors.
 	maxEstimates = 1 << 14
+
+	// maxSlotTime bounds the slot time of one operation, in ns (4.9 hours), so
+	// that tags and sums cannot overflow whatever a caller's prior says.
+	maxSlotTime = 1 << 44
 )
 
 type estimateKey struct {
@@ -39,6 +43,7 @@ func (e estimator) of(k estimateKey, prior time.Duration) int64 {
 	if prior <= 0 {
 		prior = DefaultPrior
 	}
+	prior = min(prior, maxSlotTime)
 	known := e[k]
 	if known == nil {
 		return int64(prior)

@@ -9,6 +9,9 @@ const (
 	// rebaseAt is the clock from which all tags are moved back, long before
 	// they overflow: at weight 1 a slot moves them by 2^46 in a second.
 	rebaseAt = 1 << 61
+
+	// maxLag bounds forfeit's lag, in ns of slot time, so that it is a tag.
+	maxLag = 1 << 46
 )
 
 // enterTag is the least start tag of a request that joins now: the clock, or,
@@ -43,7 +46,8 @@ func (d *domain) advance(n *node, tag int64) {
 // limit on big operations: what a tenant could not use because of them is not
 // owed to it, or it would take all slots for a while once they let it go.
 func (d *domain) forfeit(t *tenant, n *node) {
-	t.tag = max(t.tag, n.clock-int64(d.slots+1)*d.largest<<tagShift/t.weight)
+	most := min(int64(d.slots+1)*d.largest, maxLag)
+	t.tag = max(t.tag, n.clock-most<<tagShift/t.weight)
 }
 
 // spend charges t for slot time: cost ÷ weight on its tag, with the remainder

@@ -115,8 +115,8 @@ func mix(w *world, wrong bool) func(int) *job {
 	}
 }
 
-// fifo and inFlight are what a pool without a fair queue does: the first come,
-// or whose work in flight is least for its weight.
+// pool is what there is without a fair queue: it serves the first come or, with
+// least set, whose work in flight is least for its weight.
 type pool struct {
 	w     *world
 	free  int

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -200,5 +202,34 @@ func (w *world) cancelOne() {
 	}
 	if oldest != nil {
 		w.giveUp(oldest)
+	}
+}
+
+// No number that a caller may give, and no age of the process, breaks the sums.
+func TestExtremeNumbersOverflowNothing(t *testing.T) {
+	w := newWorld(t, 1, Options{EntranceRate: MaxSlots, MaxQueue: 1 << 20}, Node{ID: "a", Slots: MaxSlots - 1}, Node{ID: "b", Slots: 1})
+	for round := range 50 {
+		for i, weight := range []uint32{1, 1000, math.MaxUint32} {
+			j := &job{size: []time.Duration{0, time.Hour, 100 * time.Hour}[w.rnd.IntN(3)]}
+			j.Tenant, j.Weight, j.Nodes = tenantID(i), weight, []string{"b", "a"}[:1+w.rnd.IntN(2)]
+			j.MaxWait = []time.Duration{time.Second, math.MaxInt64}[w.rnd.IntN(2)]
+			j.Prior = []time.Duration{1, time.Second, math.MaxInt64}[w.rnd.IntN(3)]
+			if j.MaxWait == math.MaxInt64 {
+				j.size = 0 // the test's own clock would overflow
+			}
+			w.submit(j)
+			if j.MaxWait == math.MaxInt64 && j.err != nil && !errors.Is(j.err, ErrWaitTooLong) {
+				t.Errorf("round %d: %v", round, j.err)
+			}
+			for _, d := range w.s.domains {
+				if err := d.check(); err != nil {
+					t.Fatal(err)
+				}
+				if d.clock < 0 || d.clock > rebaseAt+1<<61 {
+					t.Fatalf("the clock is at %d", d.clock)
+				}
+			}
+		}
+		w.run(w.now + time.Duration(w.rnd.IntN(1000))*time.Hour)
 	}
 }

@@ -29,6 +29,10 @@ var (
 	ErrNoNodes = errors.New("scheduler: none of the nodes is serving")
 )
 
+// maxWait bounds the longest wait, in ns (36 years), so that the end of it is a
+// time.
+const maxWait = 1 << 60
+
 // Scheduler hands work to slots. All methods are safe for concurrent use.
 type Scheduler struct {
 	clock func() time.Time
@@ -180,7 +184,7 @@ func (s *Scheduler) resolve(r *request, f *Flow) error {
 	if f.Deadline > 0 {
 		longest = min(longest, int64(f.Deadline)-r.estimate)
 	}
-	r.arrived, r.mark, r.until = s.now, s.now, s.now+longest
+	r.arrived, r.mark, r.until = s.now, s.now, s.now+min(longest, maxWait)
 	r.order, s.orders = s.orders, s.orders+1
 	r.tenant = d.tenantOf(f)
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -333,6 +334,17 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"too many slots", []Node{{ID: "a", Slots: MaxSlots + 1}}, Options{}},
 		{"twice", []Node{{ID: "a", Slots: 1}, {ID: "a", Slots: 2}}, Options{}},
 		{"negative queue", nil, Options{MaxQueue: -1}},
+		{"safe line above hard line", nil, Options{SafeLine: 0.96}},
+		{"hard line above all", nil, Options{HardLine: 1.01}},
+		{"negative line", nil, Options{SafeLine: -0.1}},
+		{"no number", nil, Options{SafeLine: math.NaN()}},
+		{"cap above all", nil, Options{Cap: 1.5}},
+		{"unknown mode", nil, Options{CapMode: CapOff + 1}},
+		{"share of big operations", nil, Options{BigShare: -1}},
+		{"negative rate", nil, Options{EntranceRate: -1}},
+		{"rate of nothing", nil, Options{EntranceRate: 0.0001}},
+		{"rate above all slots", nil, Options{EntranceRate: MaxSlots + 1}},
+		{"another domain", []Node{{ID: "a", Slots: 1}, {ID: "a", Slots: 1, Domain: "b"}}, Options{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -153,7 +153,7 @@ func (w *world) submit(j *job) {
 		w.over(j)
 	case r.enqueued:
 		w.jobs[r] = j
-		w.in(j.MaxWait, func() {
+		w.in(min(j.MaxWait, 1000*time.Hour), func() {
 			if w.jobs[r] == j {
 				w.giveUp(r)
 			}

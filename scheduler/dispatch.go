@@ -1,0 +1,149 @@
+package scheduler
+
+import "time"
+
+// poll is how soon a domain looks again when slots are free and what
+// waits is held by something that time alone may lift.
+const poll = 10 * time.Millisecond
+
+// allowed is the set of buckets that may start on n now; none when it has no
+// free slot.
+func (d *domain) allowed(n *node) (set uint8) {
+	if n.free() == 0 {
+		return 0
+	}
+	for r := range rank(ranks) {
+		if d.busy >= d.lines[r] || r != rankHigh && n.others >= n.openSlots() {
+			continue
+		}
+		set |= 1 << bucketOf(r, false)
+		if d.bigBusy < d.bigLimit() {
+			set |= 1 << bucketOf(r, true)
+		}
+	}
+	return set
+}
+
+// dispatch starts all that may start, and finds what the rest waits for.
+func (d *domain) dispatch() {
+	d.restart()
+	d.wake = 0
+	if d.queued == 0 {
+		return
+	}
+	for again := true; again; {
+		again = false
+		for _, n := range d.members(d.known) {
+			for d.next(n) {
+				again = true
+			}
+		}
+	}
+	if d.queued > 0 {
+		d.explain()
+		d.wake = d.nextLook()
+	}
+}
+
+// next starts one request on n, if one may start.
+func (d *domain) next(n *node) bool {
+	allowed := d.allowed(n)
+	if allowed == 0 || d.queued == 0 || d.entranceEmpty() {
+		return false
+	}
+	q, least := d.pick(n, allowed)
+	aged := d.agedFor(n, allowed)
+	if aged != nil {
+		q = aged
+	}
+	if q == nil {
+		return false
+	}
+	r := q.head
+	if r.until < d.now {
+		d.decide(r, nil, ErrWaitExceeded)
+		return true
+	}
+	if aged != nil {
+		r.aged = true
+		r.tenant.promoted[r.urgency] = d.now
+		d.aging.budget -= r.estimate
+	} else {
+		d.advance(n, least)
+		d.forfeit(r.tenant, n)
+	}
+	d.decide(r, n, nil)
+	return true
+}
+
+// candidate is the first of a heap.
+type candidate struct {
+	*entry[*branch]
+	bucket int
+}
+
+func (c candidate) queue() *queue { return c.item.urge(c.bucket) }
+
+// before tells whether c's turn is before o's. In one tenant, whose branches
+// all have its tag, the urgency's turn decides, then the order of arrival.
+func (c candidate) before(o candidate) bool {
+	if o.entry == nil || c.item.tenant != o.item.tenant {
+		return o.entry == nil || c.entry.before(o.entry)
+	}
+	a, b, inner := c.queue().head, o.queue().head, &c.item.tenant.inner
+	if inner[a.urgency] != inner[b.urgency] {
+		return inner[a.urgency] < inner[b.urgency]
+	}
+	return a.order < b.order
+}
+
+// pick returns the queue whose turn it is on n, and the least tag that n could
+// serve: the least of those at home on n, unless one that waits for another
+// node is earlier by more than the tie window.
+func (d *domain) pick(n *node, allowed uint8) (*queue, int64) {
+	var here, there candidate
+	for _, rt := range d.routes {
+		if rt.mask>>n.bit&1 == 0 || rt.filled&allowed == 0 {
+			continue
+		}
+		best, set := &here, rt.filled&allowed
+		if rt.home != n.bit && !d.noAffinity {
+			if !d.worthMoving(rt.home) {
+				continue
+			}
+			best = &there
+			set &^= d.allowed(d.nodes[rt.home]) // what home can start is left to it
+		}
+		for ; set != 0; set &= set - 1 {
+			k := lowest(set)
+			if top := (candidate{&rt.heaps[k][0], k}); top.before(*best) {
+				*best = top
+			}
+		}
+	}
+	switch {
+	case here.entry == nil && there.entry == nil:
+		return nil, 0
+	case here.entry == nil:
+		return there.queue(), there.key
+	case there.entry == nil:
+		return here.queue(), here.key
+	case there.key+d.tieWindow(there.item.tenant) < here.key:
+		return there.queue(), there.key
+	}
+	return here.queue(), min(here.key, there.key)
+}
+
+// nextLook is when time alone may let something start: never while no slot is
+// free, because the next completion looks.
+func (d *domain) nextLook() time.Duration {
+	for _, n := range d.members(d.known) {
+		if n.free() > 0 {
+			if wait := d.entrance.wait(); wait > 0 {
+				return wait
+			}
+			return poll
+		}
+	}
+	return 0
+}
