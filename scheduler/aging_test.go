@@ -19,7 +19,7 @@ func TestAgingNeverBecomesFirstComeFirstServed(t *testing.T) {
 				aged++
 			}
 		}
-		const until = 20 * time.Second
+		const until = 10 * time.Second
 		w.open(2*16/(12*unit).Seconds(), until, func() *job {
 			return &job{Flow: Flow{Tenant: tenantID(0), Weight: 1000, Class: Low, Urgency: Bulk, MaxWait: 500 * time.Millisecond, Op: Op{Algorithm: 1}, Prior: 12 * unit}, size: 12 * unit}
 		})

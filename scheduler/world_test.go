@@ -43,7 +43,15 @@ type event struct {
 
 type eventHeap = heap[*event]
 
+// underRace: the race detector is on. A world has one goroutine, which has
+// nothing to race with, and would be slow for nothing.
+var underRace bool
+
 func newWorld(t testing.TB, seed uint64, o Options, nodes ...Node) *world {
+	t.Helper()
+	if underRace {
+		t.Skip("a simulated world has one goroutine")
+	}
 	w := &world{t: t, jobs: make(map[*request]*job), rnd: rand.New(rand.NewPCG(seed, 7))}
 	base := time.Unix(0, 0)
 	o.Clock = func() time.Time { return base.Add(w.now) }

@@ -21,8 +21,7 @@ var (
 	errLimited = errors.New("over the limit")
 )
 
-// maxQueue is the bound of a pool's queue, and of a tenant's part of the
-// scheduler's.
+// maxQueue is the bound of every queue, the scheduler's too.
 const maxQueue = 1024
 
 // pool is a bounded queue before the slots of nodes. Its rule says which of

@@ -61,7 +61,7 @@ func workloads() []workload {
 	}
 	w1b := workload{name: "W1b saturation, 200 tenants, weights by Zipf 1.1", nodes: one}
 	for i := range 200 {
-		w1b.tenants = append(w1b.tenants, tenant{kind: greedy, weight: uint32(20000 / math.Pow(float64(i+1), 1.1)), clients: 8, maxWait: time.Minute, size: mixed})
+		w1b.tenants = append(w1b.tenants, tenant{kind: greedy, weight: uint32(20000 / math.Pow(float64(i+1), 1.1)), clients: 4 + 24/(i+1), maxWait: time.Minute, size: mixed})
 	}
 	w2 := workload{name: "W2 an abuser with 10 × its share of the largest operation beside 8 victims at 50 %", nodes: one, tenants: victims(8, 0.5)}
 	w2.tenants = append(w2.tenants, tenant{kind: other, weight: 1000, class: scheduler.Mid, rate: perSecond(10.0/9, sizes[5]), maxWait: 5 * time.Second, size: only(5)})
@@ -120,7 +120,7 @@ func servers() []struct {
 	}
 	ours := func(name string, o scheduler.Options) entry {
 		return entry{name, func(w workload) server {
-			o.MaxQueue = 4 * maxQueue // a quarter of it for one tenant
+			o.MaxQueue = maxQueue
 			s, err := scheduler.New(w.nodes, o)
 			if err != nil {
 				panic(err)
