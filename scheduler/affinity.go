@@ -31,12 +31,19 @@ const (
 	nobody = -1
 )
 
-// behind is how much work is ahead of a new request on n, in ns.
+// behind is how much work is ahead of a new request on n, in ns: what is
+// estimated, or, when all its slots are taken, the time since one was last
+// taken or freed. A node that hangs is as far behind as it has hung, whatever
+// its work was expected to take.
 func (n *node) behind() int64 {
 	if n.slots == 0 {
 		return 0
 	}
-	return (n.queued + n.inFlight/2) / int64(n.slots)
+	ahead := (n.queued + n.inFlight/2) / int64(n.slots)
+	if n.busy >= n.slots {
+		ahead = max(ahead, n.domain.now-n.moved)
+	}
+	return ahead
 }
 
 // settleHome chooses the node that r waits for: the first listed that serves,

@@ -85,7 +85,7 @@ func (d *domain) capReason(t *tenant) (Reason, bool) {
 	switch {
 	case !d.capApplies():
 		return 0, false
-	case t.running >= d.maxInFlight():
+	case t.running-t.stuck >= d.maxInFlight():
 		return Cap, true
 	case t.capped.sum(d.now) >= d.windowLimit():
 		return Window, true

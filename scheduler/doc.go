@@ -64,7 +64,8 @@
 //     configured rate and not faster than the nodes complete.
 //   - Tenant cap: in flight at most max(1, 40 % of the slots), and as much of
 //     a ten-second window. A capped tenant is taken out of the heaps and comes
-//     back by its own completions, or when the window moves.
+//     back by its own completions, or when the window moves. Work that has
+//     run for half a second is taken for stuck and no longer counted.
 //   - Gate: utilisation is busy ÷ slots, integrated exactly, the larger of a
 //     fast (0.2 s) and a slow (2 s) average. A tenant above its fair share
 //     of the last second counts one class lower. By class and utilisation:

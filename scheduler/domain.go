@@ -72,6 +72,7 @@ type domain struct {
 	bigBusy   int
 	loadCost  int64 // ns that running away from home costs
 	windowAt  int64 // the part of capWindow in which parked was reviewed
+	stuckAt   int64 // when stuck work is looked for next
 
 	waited  [classes][Reasons]int64 // ns, for operators
 	refused [classes]uint64         // by the gate
@@ -125,6 +126,7 @@ func (d *domain) refresh(now int64) {
 	d.aging.update(d.now, d.slots)
 	d.forget()
 	d.reviewOver()
+	d.reviewStuck()
 	if part := d.now / (int64(capWindow) / windowParts); d.parked.n > 0 && (part != d.windowAt || !d.capApplies()) {
 		d.windowAt = part
 		d.reviewParked()
@@ -262,6 +264,8 @@ func (d *domain) begin(r *request, n *node) {
 		t.capped.add(d.now, r.estimate)
 	}
 	n.busy++
+	n.moved = d.now
+	n.started(r)
 	if r.isOther = rankFor(r.class, t.over) != rankHigh; r.isOther {
 		n.others++
 	}
@@ -285,6 +289,8 @@ func (d *domain) finish(r *request) {
 	t, n := r.tenant, r.node
 	actual := min(d.now-r.started, maxSlotTime)
 	n.busy--
+	n.moved = d.now
+	n.ended(r)
 	if r.isOther {
 		n.others--
 	}

@@ -36,8 +36,10 @@ type node struct {
 	down     bool
 	removed  bool // stays in the map while work runs on it
 	clock    int64
-	queued   int64 // ns that wait for it, estimated
-	inFlight int64 // ns that run on it, estimated
+	queued   int64    // ns that wait for it, estimated
+	inFlight int64    // ns that run on it, estimated
+	moved    int64    // ns, when a slot of it was last taken or freed
+	running  *request // the first of what runs on it
 	granted  uint64
 	away     uint64 // granted of those that prefer another node
 }

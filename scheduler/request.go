@@ -31,6 +31,9 @@ type request struct {
 	enqueued   bool   // it did not start at once; constant once enter returned
 	queue      *queue // while it waits
 	prev, next *request
+	// Of what runs on its node, while it does; see stuck.go.
+	before, after *request
+	isStuck       bool
 
 	// The decision, written once: a node granted, or an error.
 	isDecided bool

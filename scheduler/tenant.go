@@ -48,6 +48,7 @@ type tenant struct {
 	queued  int
 	backlog int64 // ns that wait, estimated
 	running int
+	stuck   int // of running, for too long; see stuck.go
 
 	over     bool // above its fair share
 	reviewed int64
