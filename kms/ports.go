@@ -258,6 +258,7 @@ type Scheduler interface {
 // Flow is what the scheduler knows of a request.
 type Flow struct {
 	Tenant  uuid.UUID
+	Tier    Tier // of the tenant: decides its share and its class
 	Urgency Urgency
 	Cost    Credits
 	// Nodes that can run the work, the preferred one first; not empty.

@@ -278,7 +278,7 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	if err != nil {
 		return err
 	}
-	flow := Flow{Tenant: t.By.Tenant.ID, Urgency: t.Urgency, Cost: t.Cost, Nodes: nodes, MaxWait: maxWait(t.Urgency)}
+	flow := Flow{Tenant: t.By.Tenant.ID, Tier: t.By.Tenant.Tier, Urgency: t.Urgency, Cost: t.Cost, Nodes: nodes, MaxWait: maxWait(t.Urgency)}
 	if !t.Deadline.IsZero() {
 		flow.MaxWait = min(flow.MaxWait, t.Deadline.Sub(s.clock()))
 	}

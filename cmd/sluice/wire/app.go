@@ -140,16 +140,16 @@ func (a *App) openService(ctx context.Context) (err error) {
 	if err := a.Store.Authenticate(ctx, a.Secrets.RowKey); err != nil {
 		return err
 	}
-	slots, err := newSlots(a.Device.Slots(), time.Now)
-	if err != nil {
-		return err
-	}
-	a.Device.FollowSlots(slots.resize)
 	engine, err := NewPolicyEngine(time.Now)
 	if err != nil {
 		return err
 	}
 	a.Policies = engine.Policies
+	slots, err := newSlots(a.Device.Slots(), a.Policies, time.Now)
+	if err != nil {
+		return err
+	}
+	a.Device.FollowSlots(slots.resize)
 	quotas, err := a.openQuota(ctx, a.Policies)
 	if err != nil {
 		return fmt.Errorf("opening the quota: %w", err)

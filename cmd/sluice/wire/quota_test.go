@@ -94,7 +94,7 @@ func TestTenantAtItsLimitReadsWhyAndComesBack(t *testing.T) {
 		t.Fatalf("no reasons: %v", refused)
 	}
 	reason := reasons[0].(map[string]any)
-	if !strings.HasSuffix(reason["code"].(string), "_RATE") || reason["need"] != 1e6 || reason["retry_ms"].(float64) <= 0 {
+	if !strings.HasSuffix(reason["code"].(string), "_RATE") || reason["need"] != 1e6 || reason["limit"] == nil {
 		t.Errorf("the reason is %v", reason)
 	}
 	if header.Get("Retry-After") == "" {

@@ -9,20 +9,24 @@ import (
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/quota"
 	"github.com/sluice-kms/sluice/scheduler"
 )
 
 // slots joins the scheduler, which knows nothing of the product's nouns, to
 // the port of the route.
-type slots struct{ *scheduler.Scheduler }
+type slots struct {
+	*scheduler.Scheduler
+	policies *quota.Policies // say what tenants have bought
+}
 
-func newSlots(nodes map[kms.NodeID]int, clock func() time.Time) (slots, error) {
+func newSlots(nodes map[kms.NodeID]int, policies *quota.Policies, clock func() time.Time) (slots, error) {
 	var list []scheduler.Node
 	for id, n := range nodes {
 		list = append(list, node(id, n))
 	}
 	s, err := scheduler.New(list, scheduler.Options{Clock: clock})
-	return slots{s}, err
+	return slots{s, policies}, err
 }
 
 // node describes a node. The HSM nodes share their work; the engine in the
@@ -52,6 +56,9 @@ var urgencies = map[kms.Urgency]scheduler.Urgency{
 	kms.UrgencyBulk:        scheduler.Bulk,
 }
 
+// classes are the classes of the policy.
+var classes = map[string]scheduler.Class{"HIGH": scheduler.High, "MID": scheduler.Mid, "LOW": scheduler.Low}
+
 // Do implements kms.Scheduler.
 func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
 	var fixed [8]string
@@ -61,6 +68,7 @@ func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.
 	}
 	flow := scheduler.Flow{
 		Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait, Urgency: urgencies[f.Urgency],
+		Weight: uint32(s.policies.CreditsPerSecond(f.Tenant, f.Tier)), Class: classes[s.policies.Class(f.Tier, f.Urgency)],
 		Op: operation(f.Cost), Prior: time.Duration(f.Cost/kms.Credit) * creditTime,
 	}
 	wait, err := s.Scheduler.Do(ctx, flow, func(node string) { work(kms.NodeID(node)) })

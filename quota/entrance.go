@@ -1,0 +1,26 @@
+package quota
+
+import (
+	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
+)
+
+// CreditsPerSecond is the baseline that a tenant of a tier has bought, with
+// what is set for itself: its weight among the others.
+func (h *Policies) CreditsPerSecond(tenant uuid.UUID, tier kms.Tier) int64 {
+	return h.Current().limits(tenant, tierIndex(tier)).credits.perSecond / micro
+}
+
+// Class is the class of a tier's requests of an urgency at the pool's entrance:
+// HIGH, MID or LOW.
+func (h *Policies) Class(tier kms.Tier, u kms.Urgency) string {
+	c := &h.Current().policy.Tiers[kms.Tiers()[tierIndex(tier)]].Class
+	switch u {
+	case kms.UrgencyInteractive:
+		return c.Interactive
+	case kms.UrgencyBulk:
+		return c.Bulk
+	}
+	return c.Normal
+}
