@@ -36,9 +36,9 @@ func (x *exchange) WriteHeader(status int) {
 }
 
 // usualHeaders is how many headers of a value of its own an answer has.
-const usualHeaders = 6
+const usualHeaders = 9
 
-// set sets a header of the answer. The name is in its canonical spelling; the
+// set sets a header of the answer. The name is spelt as it is to be sent; the
 // value lies beside those of the other headers, so that they cost no
 // allocation each.
 func (x *exchange) set(h http.Header, name, value string) {

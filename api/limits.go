@@ -15,33 +15,36 @@ const unit = `;qu="hsm-credits"`
 // for the bucket, whose window is the second in which its rate refills it, and
 // for the day; and ours, with the request's own cost.
 func (s *Server) describeLimits(x *exchange, r *kms.Reservation) {
-	h := x.Header()
-	policy := make([]byte, 0, 96)
-	policy = append(policy, `"tenant";q=`...)
-	policy = appendCredits(policy, r.PerSecond)
-	policy = append(policy, unit+";w=1"...)
-	limit := make([]byte, 0, 64)
-	limit = append(limit, `"tenant";r=`...)
-	limit = appendCredits(limit, r.Left)
+	// One text for the three, since every answer makes it.
+	b := make([]byte, 0, 256)
+	b = append(b, `"tenant";q=`...)
+	b = appendCredits(b, r.PerSecond)
+	b = append(b, unit+";w=1"...)
 	if r.DayLimit > 0 {
-		policy = append(policy, `, "day";q=`...)
-		policy = appendCredits(policy, r.DayLimit)
-		policy = append(policy, unit+";w=86400"...)
-		limit = append(limit, `, "day";r=`...)
-		limit = appendCredits(limit, r.DayLeft)
-		limit = append(limit, ";t="...)
-		limit = strconv.AppendInt(limit, int64(max(r.DayEnd.Sub(s.clock()), 0)/time.Second), 10)
+		b = append(b, `, "day";q=`...)
+		b = appendCredits(b, r.DayLimit)
+		b = append(b, unit+";w=86400"...)
 	}
-	x.set(h, headerPolicy, string(policy))
-	x.set(h, headerLimit, string(limit))
-	weighted := make([]byte, 0, 64)
-	weighted = append(weighted, "cost="...)
-	weighted = Cost(r.Cost).append(weighted)
-	weighted = append(weighted, "; remaining="...)
-	weighted = appendCredits(weighted, r.Left)
-	weighted = append(weighted, "; burst="...)
-	weighted = appendCredits(weighted, r.Burst)
-	x.set(h, headerWeighted, string(weighted))
+	policy := len(b)
+	b = append(b, `"tenant";r=`...)
+	b = appendCredits(b, r.Left)
+	if r.DayLimit > 0 {
+		b = append(b, `, "day";r=`...)
+		b = appendCredits(b, r.DayLeft)
+		b = append(b, ";t="...)
+		b = strconv.AppendInt(b, int64(max(r.DayEnd.Sub(s.clock()), 0)/time.Second), 10)
+	}
+	limit := len(b)
+	b = append(b, "cost="...)
+	b = Cost(r.Cost).append(b)
+	b = append(b, "; remaining="...)
+	b = appendCredits(b, r.Left)
+	b = append(b, "; burst="...)
+	b = appendCredits(b, r.Burst)
+	text, h := string(b), x.Header()
+	x.set(h, headerPolicy, text[:policy])
+	x.set(h, headerLimit, text[policy:limit])
+	x.set(h, headerWeighted, text[limit:])
 }
 
 // appendCredits appends whole credits, rounded down; of a debt, nothing is
