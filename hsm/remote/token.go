@@ -88,8 +88,12 @@ func Open(ctx context.Context, c Config) (*Token, error) {
 	}
 	go t.watch()
 	stop := context.AfterFunc(ctx, func() { p.kill(context.Cause(ctx)) })
-	defer stop()
-	if err := t.open(&opening{version: version, settings: c.Settings, pin: pin}); err != nil {
+	err = t.open(&opening{version: version, settings: c.Settings, pin: pin})
+	if !stop() && err == nil {
+		// It ended in the moment of success; the process is about to be killed.
+		err = &hsm.Error{Class: hsm.ClassTokenDown, Call: "worker process", Err: context.Cause(ctx)}
+	}
+	if err != nil {
 		p.kill(err)
 		t.release()
 		return nil, err

@@ -67,6 +67,9 @@ var reaching = map[string][]attempt{
 	"DestroyKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		return s.DestroyKey(ctx, tenant.ID, o.key.ID, 1)
 	}},
+	"RewrapKey": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.RewrapKey(ctx, tenant.ID, o.key.ID, func(*kms.Key) (map[uint32][]byte, error) { return nil, nil })
+	}},
 	"SetRotation": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		_, err := s.SetRotation(ctx, tenant.ID, o.key.ID, 1, time.Hour, start)
 		return err
@@ -142,6 +145,7 @@ var withoutTenant = map[string]string{
 	"UseApproval":                 "operators only",
 	"ListApprovals":               "operators only",
 	"NodeSetting":                 "operators only",
+	"RewrapTenant":                "operators only",
 	"NodeSettings":                "operators only",
 	"SetNodeMode":                 "operators only",
 	"NewestPolicy":                "operators only",

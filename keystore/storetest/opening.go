@@ -99,6 +99,12 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, err := e.DestroyVersion(ctx, unopenedID, unopenedID, 1, 1)
 		return err
 	},
+	"RewrapTenant": func(ctx context.Context, e *env) error {
+		return e.RewrapTenant(ctx, unopenedID, func(*kms.Tenant) (*kms.SealingKey, error) { return nil, nil })
+	},
+	"RewrapKey": func(ctx context.Context, e *env) error {
+		return e.RewrapKey(ctx, unopenedID, unopenedID, func(*kms.Key) (map[uint32][]byte, error) { return nil, nil })
+	},
 	"DestroyKey": func(ctx context.Context, e *env) error { return e.DestroyKey(ctx, unopenedID, unopenedID, 1) },
 	"SetRotation": func(ctx context.Context, e *env) error {
 		_, err := e.SetRotation(ctx, unopenedID, unopenedID, 1, time.Hour, start)
