@@ -26,7 +26,8 @@ type capacity struct {
 
 	mu      sync.Mutex
 	now     int
-	changed time.Time
+	shrunk  time.Time // last
+	changed time.Time // when the number changed or an error came, last
 }
 
 func newCapacity(most int, tell func(int)) *capacity {
@@ -44,11 +45,11 @@ func (c *capacity) slots() int {
 func (c *capacity) shrink(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now == 1 || c.now < c.most && at.Sub(c.changed) < shrinkPause {
-		c.changed = at
+	c.changed = at
+	if c.now == 1 || at.Sub(c.shrunk) < shrinkPause {
 		return
 	}
-	c.now, c.changed = max(1, c.now-max(1, c.now/4)), at
+	c.now, c.shrunk = max(1, c.now-max(1, c.now/4)), at
 	c.tell(c.now)
 }
 

@@ -19,8 +19,8 @@ func TestCapacityErrorsShrinkTheSlotsAndTheyGrowBack(t *testing.T) {
 	if got := c.slots(); got != 12 {
 		t.Fatalf("%d slots after one shortage of 16, want 12", got)
 	}
-	for range 50 {
-		now = now.Add(2 * shrinkPause)
+	for range 500 { // errors without a pause between them
+		now = now.Add(shrinkPause / 10)
 		c.shrink(now)
 	}
 	if got := c.slots(); got != 1 {
