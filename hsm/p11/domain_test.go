@@ -118,7 +118,13 @@ func shared(t testing.TB) *testDomain {
 func openMember(t testing.TB, i int) *Token {
 	t.Helper()
 	d := shared(t)
-	token, err := Open(context.Background(), config(d.members[i], d.domain))
+	return openConfig(t, config(d.members[i], d.domain))
+}
+
+// openConfig opens a token until the test ends.
+func openConfig(t testing.TB, cfg Config) *Token {
+	t.Helper()
+	token, err := Open(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

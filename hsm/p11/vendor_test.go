@@ -73,20 +73,6 @@ func vendorTokens(t testing.TB) *vendorDomain {
 	return d
 }
 
-func openConfig(t testing.TB, cfg Config) *Token {
-	t.Helper()
-	token, err := Open(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := token.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return token
-}
-
 // vendorSpecs are the specs that a vendor's profile adds.
 var vendorSpecs = []kms.Spec{kms.SpecSM4, kms.SpecSM2, kms.SpecHMACSM3}
 
