@@ -107,70 +107,14 @@ func (v *vendor) sm2Signature(signature []byte) (der []byte, ok bool) {
 	return bytes.Clone(signature), ok
 }
 
-// sm2Ciphertext is a ciphertext taken apart (GB/T 32918.4, 6.1): C1 is an
-// uncompressed point, C2 the masked plaintext, C3 the hash.
-type sm2Ciphertext struct{ c1, c2, c3 []byte }
-
-// parseSM2Ciphertext reads a ciphertext in one of the service's orders; ok is
-// false when it is none.
-func parseSM2Ciphertext(order kms.SM2Order, in []byte) (c sm2Ciphertext, ok bool) {
-	if order == kms.SM2OrderASN1 {
-		return parseSM2Cipher(in)
-	}
-	const c1Size = 1 + 2*sm2Size
-	if len(in) < c1Size+sm3.Size {
-		return sm2Ciphertext{}, false
-	}
-	c.c1 = in[:c1Size]
-	if rest := in[c1Size:]; order == kms.SM2OrderC1C2C3 {
-		n := len(rest) - sm3.Size
-		c.c2, c.c3 = rest[:n], rest[n:]
-	} else {
-		c.c3, c.c2 = rest[:sm3.Size], rest[sm3.Size:]
-	}
-	return c, curves[kms.SpecSM2].contains(c.c1)
-}
-
-// parseSM2Cipher reads SM2Cipher of GM/T 0009-2012, section 7.2:
-//
-//	SEQUENCE { x INTEGER, y INTEGER, c3 OCTET STRING, c2 OCTET STRING }
-func parseSM2Cipher(in []byte) (c sm2Ciphertext, ok bool) {
-	input := cryptobyte.String(in)
-	var sequence, c2, c3 cryptobyte.String
-	var x, y []byte
-	if !input.ReadASN1(&sequence, asn1.SEQUENCE) || !input.Empty() ||
-		!sequence.ReadASN1Integer(&x) || !sequence.ReadASN1Integer(&y) ||
-		!sequence.ReadASN1(&c3, asn1.OCTET_STRING) || !sequence.ReadASN1(&c2, asn1.OCTET_STRING) || !sequence.Empty() ||
-		len(x) > sm2Size || len(y) > sm2Size || len(c3) != sm3.Size {
-		return sm2Ciphertext{}, false
-	}
-	c = sm2Ciphertext{c1: make([]byte, 1+2*sm2Size), c2: c2, c3: c3}
-	c.c1[0] = uncompressed
-	copy(c.c1[1+sm2Size-len(x):], x)
-	copy(c.c1[1+2*sm2Size-len(y):], y)
-	return c, curves[kms.SpecSM2].contains(c.c1)
-}
-
 // encode writes a ciphertext as the vendor has it.
-func (d *SM2Decrypt) encode(c sm2Ciphertext) []byte {
-	c1 := c.c1
-	if !d.Prefix {
-		c1 = c1[1:]
+func (d *SM2Decrypt) encode(c hsm.SM2Ciphertext) []byte {
+	order := kms.SM2Order(d.Order)
+	out := c.Encode(order)
+	if d.Prefix || order == kms.SM2OrderASN1 {
+		return out
 	}
-	switch kms.SM2Order(d.Order) {
-	case kms.SM2OrderASN1:
-		x, y := trimInteger(c1[:sm2Size]), trimInteger(c1[sm2Size:])
-		var b cryptobyte.Builder
-		b.AddASN1(asn1.SEQUENCE, func(b *cryptobyte.Builder) {
-			b.AddBytes(appendInteger(appendInteger(nil, x), y))
-			b.AddASN1OctetString(c.c3)
-			b.AddASN1OctetString(c.c2)
-		})
-		return b.BytesOrPanic() // fails above 4 GiB
-	case kms.SM2OrderC1C2C3:
-		return slices.Concat(c1, c.c2, c.c3)
-	}
-	return slices.Concat(c1, c.c3, c.c2)
+	return out[1:]
 }
 
 // sm2CipherOverhead is what a ciphertext has beside C2, in bytes, in its
@@ -191,12 +135,12 @@ func (s *session) decryptSM2(c *hsm.Call, key loadedKey) error {
 	case len(c.Input) > maxData-sm2CipherOverhead:
 		return badRequest(errSize)
 	}
-	parts, ok := parseSM2Ciphertext(c.Order, c.Input)
-	if !ok {
+	parts, ok := hsm.ParseSM2Ciphertext(c.Order, c.Input)
+	if !ok || !curves[kms.SpecSM2].contains(parts.C1) {
 		return badRequest(errCiphertext)
 	}
 	plaintext, err := s.call(&request{operation: opDecrypt, mechanism: v.sm2Decrypt, key: key.object,
-		input: v.profile.SM2.Decrypt.encode(parts), room: len(parts.c2) + sm2CipherOverhead + outputSlack}, len(parts.c2))
+		input: v.profile.SM2.Decrypt.encode(parts), room: len(parts.C2) + sm2CipherOverhead + outputSlack}, len(parts.C2))
 	if err != nil {
 		return err
 	}

@@ -433,7 +433,7 @@ func TestCiphertextsAreHandedOverInTheVendorsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	c1, c2, c3 := sm2Point(&ephemeral.PublicKey), message(40), message(32)
-	asn1 := (&SM2Decrypt{Order: string(kms.SM2OrderASN1)}).encode(sm2Ciphertext{c1, c2, c3})
+	asn1 := (&SM2Decrypt{Order: string(kms.SM2OrderASN1)}).encode(hsm.SM2Ciphertext{C1: c1, C2: c2, C3: c3})
 	callers := map[kms.SM2Order][]byte{
 		"": slices.Concat(c1, c3, c2), kms.SM2OrderC1C3C2: slices.Concat(c1, c3, c2), kms.SM2OrderC1C2C3: slices.Concat(c1, c2, c3), kms.SM2OrderASN1: asn1,
 	}
@@ -443,7 +443,7 @@ func TestCiphertextsAreHandedOverInTheVendorsOrder(t *testing.T) {
 		{Order: "ASN1"}: asn1,
 	}
 	for order, in := range callers {
-		parts, ok := parseSM2Ciphertext(order, in)
+		parts, ok := hsm.ParseSM2Ciphertext(order, in)
 		if !ok {
 			t.Fatalf("%q is not read", order)
 		}
