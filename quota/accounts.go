@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"time"
 	"uuid"
 
@@ -79,13 +80,16 @@ func (e *Engine) accountsOf(t *tenant, now instant) Accounts {
 		Granted: kms.Credits(t.granted), Lost: kms.Credits(t.lost),
 		PerSecond: kms.Credits(r.perSecond), Burst: kms.Credits(r.burst), Overdraft: kms.Credits(r.overdraft),
 		Ramp: t.ramped(step), LoadShare: span.tiers[t.limits.tier].share,
-		Day: t.elastic.day, Month: t.month.window, DayEnds: t.dayEnds, MonthEnds: t.calendar.monthEnds(t.elastic.day),
+		Day: t.elastic.day, Month: t.month.window, DayEnds: t.dayEnd(), MonthEnds: t.monthEnd(),
 		DayUsed: kms.Credits(t.elastic.used), DayTotal: kms.Credits(t.elastic.base(t.limits.days)),
 		MonthUsed: kms.Credits(t.month.used), MonthMax: kms.Credits(t.limits.month),
 		Pool: kms.Credits(t.elastic.pool), PoolMax: kms.Credits(t.limits.days.pool), Lowered: t.elastic.lowered,
 		Bytes: t.bandwidth.used, BytesMax: t.limits.bandwidth,
 		InFlight: t.inFlight, MaxFlight: t.scope.limits.concurrency,
-		Stored: t.stored, MaxStored: t.limits.stored,
+		MaxStored: t.limits.stored,
+	}
+	for i, n := range t.stored {
+		a.Stored[i] = int64(n)
 	}
 	for i := range t.packs {
 		limit := &t.limits.packs[i]
@@ -101,7 +105,7 @@ func (e *Engine) SetStored(id uuid.UUID, kind Object, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.tenants[id]; t != nil {
-		t.stored[kind] = n
+		t.stored[kind] = int32(min(n, math.MaxInt32))
 	}
 }
 

@@ -105,7 +105,7 @@ func (e *Engine) RestoreSpent(of *kms.Tenant, totals Totals, spent []Spent) bool
 	t := e.newTenant(of, e.policies.Current(), now)
 	if totals.Day == 0 && len(spent) > 0 {
 		fresh := t.totals()
-		fresh.Day = min(t.calendar.day(spent[0].At), fresh.Day)
+		fresh.Day = min(t.calendar().day(spent[0].At), fresh.Day)
 		totals = fresh
 	}
 	if totals.Day != 0 {
@@ -137,7 +137,7 @@ func (t *tenant) put(totals Totals) {
 	for i := range t.packs {
 		t.packs[i].used = int64(totals.Packs[t.packs[i].id])
 	}
-	t.dayEnds = t.calendar.ends(t.elastic.day)
+	t.setDay()
 }
 
 // spend counts a charge as takeTotals did when it was made; what no longer

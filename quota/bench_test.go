@@ -120,6 +120,10 @@ func TestEngineAllocatesNothingPerRequest(t *testing.T) {
 	}
 }
 
+// idleBytes leaves the rest of the service its part of the kibibyte that is
+// promised for an idle tenant: about 200 bytes, see BenchmarkScale.
+const idleBytes = 1024 - 256
+
 // An idle tenant is one that used something this month, and nothing now.
 func TestIdleTenantTakesAKibibyteAtMost(t *testing.T) {
 	const tenants = 20_000
@@ -144,7 +148,7 @@ func TestIdleTenantTakesAKibibyteAtMost(t *testing.T) {
 	forgotten := e.Sweep()
 	idle := heap() - before
 	t.Logf("a tenant takes %d bytes with a credential and a key in use, %d when idle", busy/tenants, idle/tenants)
-	if forgotten != 2*tenants || idle/tenants > 1024 {
+	if forgotten != 2*tenants || idle/tenants > idleBytes {
 		t.Errorf("an idle tenant takes %d bytes; %d things were forgotten", idle/tenants, forgotten)
 	}
 	runtime.KeepAlive(requests)

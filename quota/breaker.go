@@ -26,9 +26,9 @@ const spans = 5
 type breaker struct {
 	state    breakerState
 	opened   uint8 // times in a row, for the doubling
+	span     int32 // number of the span counted last
 	until    int64 // open: to when; half-open: the probe's deadline; closed: calm till then forgets opened
 	probe    uuid.UUID
-	span     int64 // number of the span counted last
 	calls    [spans]uint32
 	badCalls [spans]uint32
 }
@@ -41,9 +41,13 @@ const (
 	breakerProbing
 )
 
+// span is the number of the span that a moment is in, counted from the start
+// of the process: windows have a second at least.
+func (r *breakerRules) span(now int64) int32 { return int32(now / (r.window / spans)) }
+
 // advance forgets what left the window.
 func (b *breaker) advance(now int64, r *breakerRules) {
-	span := now / (r.window / spans)
+	span := r.span(now)
 	if span-b.span >= spans {
 		b.calls, b.badCalls = [spans]uint32{}, [spans]uint32{}
 	}
@@ -137,5 +141,5 @@ func (b *breaker) quiet(now int64, r *breakerRules) bool {
 	if b.state != breakerClosed || b.opened > 0 && now < b.until {
 		return false
 	}
-	return now/(r.window/spans)-b.span >= spans
+	return r.span(now)-b.span >= spans
 }

@@ -27,8 +27,8 @@ type bucket struct {
 	level    int64 // 0 … burst
 	debt     int64 // 0 … overdraft
 	last     int64 // time of the last refill
-	rest     int64 // of the last refill, in 1e-9 micro-units
-	restDebt int64 // of the last repayment, in thousandths of a micro-unit
+	rest     int32 // of the last refill, in 1e-9 micro-units
+	restDebt int32 // of the last repayment, in thousandths of a micro-unit
 	// promised is until when future refill is spoken for by the Retry-After
 	// of requests that were refused; see promise.
 	promised int64
@@ -43,15 +43,15 @@ func (b *bucket) refill(now int64, r rate, repay repayShare) (granted, overflow 
 	if now <= b.last {
 		return 0, 0
 	}
-	granted, b.rest = b.earned(now, r.perSecond)
-	b.last = now
+	granted, rest := b.earned(now, r.perSecond)
+	b.last, b.rest = now, int32(rest)
 	return granted, b.add(granted, r.burst, repay)
 }
 
 // earned returns what the time since the last refill is worth, and the rest.
 func (b *bucket) earned(now, perSecond int64) (amount, rest int64) {
 	amount, rest = mulDiv(now-b.last, perSecond, second)
-	if rest += b.rest; rest >= second {
+	if rest += int64(b.rest); rest >= second {
 		amount, rest = addCapped(amount, 1), rest-second
 	}
 	return amount, rest
@@ -62,10 +62,10 @@ func (b *bucket) earned(now, perSecond int64) (amount, rest int64) {
 func (b *bucket) add(amount, burst int64, repay repayShare) (overflow int64) {
 	if b.debt > 0 {
 		back, rest := mulDiv(amount, int64(repay), permille)
-		if rest += b.restDebt; rest >= permille {
+		if rest += int64(b.restDebt); rest >= permille {
 			back, rest = back+1, rest-permille
 		}
-		b.restDebt = rest
+		b.restDebt = int32(rest)
 		back = min(back, b.debt)
 		b.debt -= back
 		amount -= back

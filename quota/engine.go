@@ -199,7 +199,7 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 func (t *tenant) tell(r *kms.Reservation) {
 	r.PerSecond = kms.Credits(t.limits.credits.perSecond)
 	r.Left, r.Burst = kms.Credits(t.credits.level-t.credits.debt), kms.Credits(t.limits.credits.burst)
-	r.DayLimit, r.DayEnd = kms.Credits(t.limits.days.total), t.dayEnds
+	r.DayLimit, r.DayEnd = kms.Credits(t.limits.days.total), t.dayEnd()
 	if r.DayLimit > 0 {
 		_, room := t.elastic.room(t.limits.days)
 		r.DayLeft = kms.Credits(room)

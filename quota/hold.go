@@ -145,12 +145,15 @@ func (e *Engine) findProjects(s *engineShard, h *hold, path string) {
 		}
 		sc := t.projects[path[:end]]
 		if sc == nil {
-			sc = &scope{owner: t, kind: projectScope, name: strings.Clone(path[:end]), limits: limits, rampZero: longAgo}
+			sc = &scope{owner: t, kind: projectScope, limits: limits, rampZero: longAgo}
 			e.begin(t, sc, h.now.ns)
+			if sc.lease != nil {
+				sc.lease.name = "p:" + path[:end]
+			}
 			if t.projects == nil {
 				t.projects = make(map[string]*scope)
 			}
-			t.projects[sc.name] = sc
+			t.projects[strings.Clone(path[:end])] = sc
 		}
 		e.use(s, h, sc, limits)
 	}

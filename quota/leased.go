@@ -18,6 +18,8 @@ type scopeLease struct {
 	idle    int   // ticks since it was touched
 }
 
+// newScopeLease makes the lease of a scope that has nothing yet. A project's
+// name is to be set.
 func newScopeLease(sc *scope, now int64) *scopeLease {
 	l := new(scopeLease)
 	l.credits.whole = newBucket(sc.limits.credits.burst, now)
@@ -25,8 +27,6 @@ func newScopeLease(sc *scope, now int64) *scopeLease {
 	switch sc.kind {
 	case tenantScope:
 		l.name = "t"
-	case projectScope:
-		l.name = "p:" + sc.name
 	case credentialScope:
 		l.name = "c:" + sc.id.String()
 	case keyScope:
@@ -115,7 +115,7 @@ func (e *Engine) peekLeased(f *refusal, h *hold, sc *scope) {
 		e.peekLease(f, h, requestReasons[sc.kind], &sc.requests, &l.requests, micro, full)
 	}
 	if limit := sc.limits.day; limit > 0 {
-		e.peekLeasedTotal(f, h, dayReasons[sc.kind], &l.day, cost, limit, h.tenant.dayEnds)
+		e.peekLeasedTotal(f, h, dayReasons[sc.kind], &l.day, cost, limit, h.tenant.dayEnd())
 	}
 	if whole := sc.limits.concurrency; whole > 0 {
 		limit := l.slots.limit(h.now.ns, whole, h.tenant.limits.emergency, e.shared.nodesOf(h.tenant))
@@ -208,15 +208,15 @@ func (e *Engine) peekLeasedTotal(f *refusal, h *hold, code string, l *totalLease
 func (e *Engine) peekLeasedTotals(f *refusal, h *hold) {
 	t, l, cost := h.tenant, h.tenant.lease, int64(h.reservation.Cost)
 	var own refusal
-	day := e.peekLeasedTotal(&own, h, ReasonDay, &l.day, cost, t.limits.days.total+l.day.pool*Grain, t.dayEnds)
-	month := e.peekLeasedTotal(&own, h, ReasonMonth, &l.month, cost, t.limits.month, t.calendar.monthEnds(t.elastic.day))
+	day := e.peekLeasedTotal(&own, h, ReasonDay, &l.day, cost, t.limits.days.total+l.day.pool*Grain, t.dayEnd())
+	month := e.peekLeasedTotal(&own, h, ReasonMonth, &l.month, cost, t.limits.month, t.monthEnd())
 	if !(day && month) && (!own.spent || !e.peekPacks(&own, h, cost)) {
 		f.spent = f.spent || own.spent
 		for _, r := range own.reasons {
 			f.refuse(r.Code, r.Limit, r.Need, r.Have, r.RetryIn)
 		}
 	}
-	if e.peekLeasedTotal(f, h, ReasonBandwidth, &l.bandwidth, h.bytes, t.limits.bandwidth, t.dayEnds); h.bytes > t.limits.bandwidth {
+	if e.peekLeasedTotal(f, h, ReasonBandwidth, &l.bandwidth, h.bytes, t.limits.bandwidth, t.dayEnd()); h.bytes > t.limits.bandwidth {
 		f.never = true
 	}
 }

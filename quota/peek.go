@@ -150,7 +150,7 @@ func (e *Engine) peekScope(f *refusal, h *hold, sc *scope) {
 	}
 	if limit := sc.limits.day; limit > 0 && sc.day.used+cost > limit {
 		f.spent = true
-		f.refuse(dayReasons[sc.kind], limit, cost, max(limit-sc.day.used, 0), h.untilReset(h.tenant.dayEnds))
+		f.refuse(dayReasons[sc.kind], limit, cost, max(limit-sc.day.used, 0), h.untilReset(h.tenant.dayEnd()))
 		f.never = f.never || cost > limit
 	}
 	if limit := sc.limits.concurrency; limit > 0 && sc.inFlight >= limit {
@@ -177,7 +177,7 @@ func (e *Engine) peekCredits(f *refusal, h *hold, sc *scope, cost int64) {
 	}
 	if cost > r.burst { // until the notch is taken back
 		f.spent = true
-		f.refuse(ReasonNotch, r.burst, cost, sc.credits.level, h.untilReset(h.tenant.dayEnds))
+		f.refuse(ReasonNotch, r.burst, cost, sc.credits.level, h.untilReset(h.tenant.dayEnd()))
 		return
 	}
 	code := rateReasons[sc.kind]
@@ -203,23 +203,23 @@ func (h *hold) peekTotals(f *refusal) {
 	if room := min(day, month); cost > room && cost > room+t.packsRoom(h.now.wall) {
 		f.spent = true
 		if cost > day {
-			f.refuse(ReasonDay, t.elastic.base(t.limits.days), cost, day, h.untilReset(t.dayEnds))
+			f.refuse(ReasonDay, t.elastic.base(t.limits.days), cost, day, h.untilReset(t.dayEnd()))
 		}
 		if cost > month {
-			f.refuse(ReasonMonth, t.limits.month, cost, month, h.untilReset(t.calendar.monthEnds(t.elastic.day)))
+			f.refuse(ReasonMonth, t.limits.month, cost, month, h.untilReset(t.monthEnd()))
 		}
 	}
 	if limit := t.limits.bandwidth; t.bandwidth.used+h.bytes > limit {
 		f.spent = true
 		f.never = f.never || h.bytes > limit
-		f.refuse(ReasonBandwidth, limit, h.bytes, max(limit-t.bandwidth.used, 0), h.untilReset(t.dayEnds))
+		f.refuse(ReasonBandwidth, limit, h.bytes, max(limit-t.bandwidth.used, 0), h.untilReset(t.dayEnd()))
 	}
 }
 
 // peekStored asks how many objects the tenant has.
 func (h *hold) peekStored(f *refusal, r *Request) {
 	t := h.tenant
-	if limit := t.limits.stored[r.Creates]; r.Creates != Nothing && t.stored[r.Creates] >= limit {
+	if limit := t.limits.stored[r.Creates]; r.Creates != Nothing && int64(t.stored[r.Creates]) >= limit {
 		f.spent = true
 		f.refuse(ReasonStorage, limit, 1, 0, 0)
 	}

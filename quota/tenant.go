@@ -36,12 +36,11 @@ type scope struct {
 	filled   int64     // ns to which credits are filled; a tenant's fill by another time
 	lease    *scopeLease
 	inFlight int64 // requests that count against concurrency
-	held     int64 // open reservations that name the scope
+	held     int32 // open reservations that name the scope
 	kind     scopeKind
 	credits  bucket
 	day      total
 	requests bucket
-	name     string // of a project
 }
 
 // keyState is a key's scope with its breakers.
@@ -76,7 +75,7 @@ type tenant struct {
 	scope
 	snapshot *Snapshot
 	limits   *tenantLimits
-	dayEnds  time.Time
+	dayEnds  int64 // ns of Unix time
 	// The ones used last: most requests are with the same as the one before.
 	lastCredential *scope
 	lastKey        *keyState
@@ -91,13 +90,12 @@ type tenant struct {
 	admitted, refused                uint64
 	open                             int64
 
-	calendar calendar
 	refunds  bucket // what failed work may give back
 	since    int64  // ns from which limits hold
 	share    *tenantShare
 	packs    []pack
 	projects map[string]*scope
-	stored   [objectKinds]int64 // -1: not known
+	stored   [objectKinds]int32 // -1: not known
 	scopes   int64              // credentials and keys that the shard holds of it
 }
 
@@ -131,8 +129,7 @@ func (e *Engine) newTenant(of *kms.Tenant, snapshot *Snapshot, now instant) *ten
 	t.owner, t.kind, t.id = t, tenantScope, of.ID
 	t.scope.limits = &t.limits.scopeLimits
 	t.rampZero = t.rampSince(of.Created, now)
-	t.calendar = newCalendar(t.limits.zone, t.id)
-	t.elastic.day = t.calendar.day(now.wall)
+	t.elastic.day = t.calendar().day(now.wall)
 	t.elastic.pool = t.limits.days.pool
 	for i := range t.stored {
 		t.stored[i] = -1
@@ -243,7 +240,7 @@ func (e *Engine) fillStep(sc *scope, to int64, r rate) {
 
 // advance brings a tenant to now: its day and its buckets.
 func (e *Engine) advance(t *tenant, now instant) {
-	if !now.wall.Before(t.dayEnds) {
+	if now.wall.UnixNano() >= t.dayEnds {
 		e.turnDay(t, now)
 	}
 	e.fill(&t.scope, now.ns)
@@ -252,9 +249,9 @@ func (e *Engine) advance(t *tenant, now instant) {
 // turnDay ends the tenant's day. What the pool then lacks lowers the rate from
 // that moment on, not from when it is noticed.
 func (e *Engine) turnDay(t *tenant, now instant) {
-	ended := now.ns - int64(now.wall.Sub(t.dayEnds))
+	ended := now.ns - (now.wall.UnixNano() - t.dayEnds)
 	e.fill(&t.scope, min(max(ended, t.filled), now.ns))
-	day := t.calendar.day(now.wall)
+	day := t.calendar().day(now.wall)
 	if t.lease != nil {
 		t.elastic.day, t.elastic.used = day, 0 // the store turns the pool
 	} else {
@@ -264,9 +261,20 @@ func (e *Engine) turnDay(t *tenant, now instant) {
 	t.beginDay()
 }
 
+// calendar is made when it is asked for: it takes less than its place in every
+// tenant.
+func (t *tenant) calendar() calendar { return newCalendar(t.limits.zone, t.id) }
+
+// setDay notes when the day ends.
+func (t *tenant) setDay() { t.dayEnds = t.calendar().ends(t.elastic.day).UnixNano() }
+
+// dayEnd and monthEnd are when the totals begin anew.
+func (t *tenant) dayEnd() time.Time   { return time.Unix(0, t.dayEnds).In(t.limits.zone) }
+func (t *tenant) monthEnd() time.Time { return t.calendar().monthEnds(t.elastic.day) }
+
 // beginDay begins what goes by the day.
 func (t *tenant) beginDay() {
-	t.dayEnds = t.calendar.ends(t.elastic.day)
+	t.setDay()
 	t.month.turn(month(t.elastic.day))
 	t.bandwidth.turn(t.elastic.day)
 	t.day.turn(t.elastic.day)
@@ -291,8 +299,7 @@ func (e *Engine) adopt(t *tenant, snapshot *Snapshot, tier int, now instant) {
 	t.elastic.adopt(old.days, t.limits.days)
 	t.lost += t.scope.fit(&t.limits.scopeLimits, since)
 	t.refunds.resize(t.refundRate().burst)
-	t.calendar = newCalendar(t.limits.zone, t.id)
-	t.dayEnds = t.calendar.ends(t.elastic.day)
+	t.setDay()
 	t.fitPacks()
 	for name, sc := range t.projects {
 		if t.limits.projects[name] == nil && sc.held == 0 {
