@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 
@@ -11,9 +12,11 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// residentBytes is the memory of the process, the module's included.
+// residentBytes is the memory of the process, the module's included, without
+// what Go's heap keeps for later.
 func residentBytes(t *testing.T) int64 {
 	t.Helper()
+	debug.FreeOSMemory()
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +62,9 @@ func TestMemoryIsFlatOverCyclesOfKeysAndOpenings(t *testing.T) {
 	// The first two openings are the warm-up: heaps grow to what they need.
 	grown := after[openings-1] - after[1]
 	t.Logf("%d cycles in %d openings: %d MiB after the second, %d KiB more after the last", cycles, openings, after[1]>>20, grown>>10)
-	// The leak of the other openings would be eight tenths of 248 bytes a cycle.
-	if bound := int64(1<<20) + int64(cycles)*20; grown > bound {
+	// The leak of the other openings would be eight tenths of 248 bytes a cycle;
+	// what allocators keep scattered comes to a mebibyte or two in the short form.
+	if bound := int64(1<<20) + int64(cycles)*80; grown > bound {
 		t.Errorf("memory has grown by %d KiB over the openings", grown>>10)
 	}
 }

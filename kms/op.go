@@ -88,6 +88,11 @@ const (
 	OpRewrapTenant Op = "rewrap-tenant" // a tenant's sealing key
 	OpRewrapKeys   Op = "rewrap-keys"   // the keys of a tenant
 	OpRetireRoots  Op = "retire-roots"  // those of one generation are destroyed
+	OpInitDomain   Op = "init-domain"   // its roots are made
+	OpJoinDomain   Op = "join-domain"   // further tokens get them
+	OpReplaceRoots Op = "replace-roots" // the next generation is made
+	OpGiveRoots    Op = "give-roots"    // people confirmed a token's transport key
+	OpCheckBackups Op = "check-backups"
 )
 
 // OpClass groups operations for scopes.
@@ -196,6 +201,11 @@ var ops = []OpInfo{
 	{Op: OpRewrapTenant, Class: ClassManage, Family: "roots", Changes: true},
 	{Op: OpRewrapKeys, Class: ClassManage, Family: "roots", Changes: true},
 	{Op: OpRetireRoots, Class: ClassDestroy, Family: "roots", Changes: true},
+	{Op: OpInitDomain, Class: ClassCreate, Family: "roots", Changes: true},
+	{Op: OpJoinDomain, Class: ClassManage, Family: "roots", Changes: true},
+	{Op: OpReplaceRoots, Class: ClassCreate, Family: "roots", Changes: true},
+	{Op: OpGiveRoots, Class: ClassManage, Family: "roots", Changes: true},
+	{Op: OpCheckBackups, Class: ClassRead, Family: "roots"},
 }
 
 var opIndex = func() map[Op]*OpInfo {

@@ -67,7 +67,7 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundTenant(ctx, e)
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
 		return s.foundCredential(ctx, e)
-	case OpRewrapKeys, OpRetireRoots:
+	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots:
 		return OutcomeFoundUnknown // how far it came; repeating it does the rest
 	}
 	return s.foundKey(ctx, e)

@@ -25,6 +25,9 @@ fingerprint's first 8 characters to confirm. The description of the domain is
 written to the file that the ceremony file names; the configuration of
 "sluice server" refers to it. Interrupted, the command can be run again.
 
+What is done is recorded beside the description, in a folder of the same name
+that ends with ".journal" ("journal" in the ceremony file names another one).
+
 Keep the backup tokens offline: they hold the roots in a form that can be
 moved to further tokens.`,
 		Example: `  sluice hsm init --ceremony ceremony.yaml

@@ -14,12 +14,14 @@ import (
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/p11"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // Ceremony is the file of `sluice hsm init`.
 type Ceremony struct {
 	Name    string        `koanf:"name"`    // of the domain
 	File    string        `koanf:"file"`    // to which its description is written
+	Journal string        `koanf:"journal"` // folder; default: beside file, with ".journal"
 	Members []TokenConfig `koanf:"members"` // that will serve
 	Backups []TokenConfig `koanf:"backups"` // offline, two at least
 }
@@ -34,11 +36,13 @@ func InitDomain(ctx context.Context, path string, confirm func(token, fingerprin
 	if _, err := os.Stat(c.File); err == nil {
 		return "", fmt.Errorf("%s exists: the domain is made already; to add tokens to it, join them", c.File)
 	}
-	domain, err := p11.Ceremony(ctx, c.config(nil, confirm, progress))
-	if err != nil {
-		return "", err
-	}
-	return c.File, WriteDomain(c.File, domain)
+	return c.File, c.recorded(ctx, kms.OpInitDomain, nil, func(l *ceremonyLog) (*hsm.Domain, error) {
+		domain, err := p11.Ceremony(ctx, c.config(nil, l.confirm(ctx, confirm), progress))
+		if err != nil {
+			return nil, err
+		}
+		return domain, WriteDomain(c.File, domain)
+	})
 }
 
 // JoinDomain gives the roots of the domain that a ceremony file describes to
@@ -46,19 +50,17 @@ func InitDomain(ctx context.Context, path string, confirm func(token, fingerprin
 // Where the members can hold more than the domain has self-test keys for, as
 // with a profile, the keys are added to its description.
 func JoinDomain(ctx context.Context, path string, confirm func(token, fingerprint string) error, progress func(string)) error {
-	c, err := readCeremony(path)
+	c, domain, err := readCeremonyOf(path)
 	if err != nil {
 		return err
 	}
-	domain, err := ReadDomain(c.File)
-	if err != nil {
-		return err
-	}
-	joined, err := p11.Ceremony(ctx, c.config(domain, confirm, progress))
-	if err != nil || joined == domain {
-		return err
-	}
-	return WriteDomain(c.File, joined)
+	return c.recorded(ctx, kms.OpJoinDomain, domain, func(l *ceremonyLog) (*hsm.Domain, error) {
+		joined, err := p11.Ceremony(ctx, c.config(domain, l.confirm(ctx, confirm), progress))
+		if err != nil || joined == domain {
+			return joined, err
+		}
+		return joined, WriteDomain(c.File, joined)
+	})
 }
 
 func (c *Ceremony) config(domain *hsm.Domain, confirm func(token, fingerprint string) error, progress func(string)) p11.CeremonyConfig {
@@ -78,6 +80,9 @@ func readCeremony(path string) (*Ceremony, error) {
 	}})
 	if err == nil {
 		err = c.validate()
+	}
+	if c.Journal == "" {
+		c.Journal = journalOf(c.File)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ceremony file: %w", err)

@@ -158,9 +158,13 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpKeeperRevoke: {intent: onCredential},
 		kms.OpRewrapTenant: {intent: onTenant},
 		// How far they came nobody can say; repeating them does the rest.
-		kms.OpRewrapKeys:  {intent: onTenant, outcome: kms.OutcomeFoundUnknown},
-		kms.OpRetireRoots: {intent: kms.Entry{Tenant: s.App.System.ID}, outcome: kms.OutcomeFoundUnknown},
-		kms.OpKeeperErase: {intent: onTenant}, kms.OpKeeperShred: {intent: onTenant},
+		kms.OpRewrapKeys:   {intent: onTenant, outcome: kms.OutcomeFoundUnknown},
+		kms.OpRetireRoots:  {intent: kms.Entry{Tenant: s.App.System.ID}, outcome: kms.OutcomeFoundUnknown},
+		kms.OpInitDomain:   {outcome: kms.OutcomeFoundUnknown},
+		kms.OpJoinDomain:   {outcome: kms.OutcomeFoundUnknown},
+		kms.OpReplaceRoots: {outcome: kms.OutcomeFoundUnknown},
+		kms.OpGiveRoots:    {outcome: kms.OutcomeFoundUnknown},
+		kms.OpKeeperErase:  {intent: onTenant}, kms.OpKeeperShred: {intent: onTenant},
 	} {
 		c.intent.Op, c.intent.Phase, c.intent.Time = op, kms.PhaseIntent, time.Now()
 		want := c.outcome

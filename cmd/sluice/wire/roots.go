@@ -5,6 +5,7 @@ import (
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/p11"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // ReplaceRoots makes the next generation of roots of the domain that a ceremony
@@ -15,11 +16,13 @@ func ReplaceRoots(ctx context.Context, path string, confirm func(token, fingerpr
 	if err != nil {
 		return nil, "", err
 	}
-	replaced, err := p11.Replace(ctx, c.config(domain, confirm, progress))
-	if err != nil {
-		return nil, "", err
-	}
-	return replaced, c.File, WriteDomain(c.File, replaced)
+	err = c.recorded(ctx, kms.OpReplaceRoots, domain, func(l *ceremonyLog) (*hsm.Domain, error) {
+		if domain, err = p11.Replace(ctx, c.config(domain, l.confirm(ctx, confirm), progress)); err != nil {
+			return nil, err
+		}
+		return domain, WriteDomain(c.File, domain)
+	})
+	return domain, c.File, err
 }
 
 // readCeremonyOf reads the ceremony file of a domain that exists, and the
@@ -41,20 +44,26 @@ type BackupCheck struct {
 }
 
 // CheckBackups verifies every backup token that a ceremony file names against
-// the domain's description. It changes nothing.
+// the domain's description. It changes nothing but the ceremonies' journal.
 func CheckBackups(ctx context.Context, path string) ([]BackupCheck, error) {
 	c, domain, err := readCeremonyOf(path)
 	if err != nil {
 		return nil, err
 	}
 	var checks []BackupCheck
-	for i, t := range c.tokens(c.Backups) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	err = c.recorded(ctx, kms.OpCheckBackups, domain, func(l *ceremonyLog) (*hsm.Domain, error) {
+		for i, t := range c.tokens(c.Backups) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			check := BackupCheck{ID: c.Backups[i].ID}
+			check.BackupReport, check.Err = p11.VerifyBackup(t, domain)
+			checks = append(checks, check)
+			if err := l.token(ctx, kms.OpCheckBackups, check.ID, "", check.Err); err != nil {
+				return nil, err
+			}
 		}
-		check := BackupCheck{ID: c.Backups[i].ID}
-		check.BackupReport, check.Err = p11.VerifyBackup(t, domain)
-		checks = append(checks, check)
-	}
-	return checks, nil
+		return nil, nil
+	})
+	return checks, err
 }
