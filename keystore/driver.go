@@ -56,6 +56,9 @@ type TenantDriver interface {
 	// DueDeletions returns the ids of up to Limit tenants, in their order and
 	// after After, that are DELETING, or DELETED and void at Now or before.
 	DueDeletions(context.Context, DueDeletionsParams) ([]Bytes, error)
+	// CountObjects counts a tenant's keys that are not destroyed, and its
+	// credentials that are neither revoked nor expired at Now.
+	CountObjects(context.Context, CountObjectsParams) (ObjectCounts, error)
 
 	Project(context.Context, ProjectParams) (*ProjectRow, error)
 	ListProjects(context.Context, ListProjectsParams) ([]*ProjectRow, error)

@@ -23,6 +23,12 @@ type (
 		After uuid.UUID
 		Limit int
 	}
+	CountObjectsParams struct {
+		Tenant uuid.UUID
+		Now    Timestamp
+	}
+	// ObjectCounts is how many objects a tenant has.
+	ObjectCounts struct{ Keys, Credentials int64 }
 
 	ProjectParams struct {
 		Tenant uuid.UUID

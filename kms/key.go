@@ -88,6 +88,16 @@ type Version struct {
 	Blob []byte
 }
 
+// stored counts the versions that are not destroyed.
+func (k *Key) stored() (n int) {
+	for _, v := range k.Versions {
+		if v.State != VersionDestroyed {
+			n++
+		}
+	}
+	return n
+}
+
 // Version returns the version of a number, nil when there is none.
 func (k *Key) Version(number uint32) *Version {
 	// Versions are dense except for destroyed ones, so the slot number-1 is

@@ -172,6 +172,11 @@ type AdmitRequest struct {
 	Key       uuid.UUID // zero for operations on no key
 	Bytes     int       // plaintext, ciphertext or message given
 	Urgency   Urgency
+	// Target is the tenant that is acted on, if it is not the principal's.
+	Target uuid.UUID
+	// Versions is how many versions that are not destroyed the key has which is
+	// to get one more; otherwise 0.
+	Versions int
 }
 
 // Reservation is what Admit committed.

@@ -249,10 +249,13 @@ func (s *Service) allowed(t *Ticket, k *task) bool {
 func (s *Service) admit(t *Ticket, k *task) error {
 	r := AdmitRequest{
 		RequestID: t.RequestID, Principal: t.By, Op: k.op, Spec: k.spec,
-		Bytes: k.bytes, Urgency: t.Urgency,
+		Bytes: k.bytes, Urgency: t.Urgency, Target: t.Target,
 	}
 	if t.Key != nil {
 		r.Spec, r.Key = t.Key.Spec, t.Key.ID
+	}
+	if k.op == OpRotateKey { // what the keeper rotates must not grow too old
+		r.Versions = t.Key.stored()
 	}
 	if k.source != nil {
 		r.Source = k.source.Spec

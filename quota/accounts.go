@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"math"
 	"time"
 	"uuid"
 
@@ -96,17 +95,6 @@ func (e *Engine) accountsOf(t *tenant, now instant) Accounts {
 		a.Packs = append(a.Packs, PackState{limit.id, kms.Credits(t.packRoom(i, now.wall)), limit.expires})
 	}
 	return a
-}
-
-// SetStored tells how many objects of a kind a tenant has, as counted in the
-// store. Until it is told, the limit does not hold.
-func (e *Engine) SetStored(id uuid.UUID, kind Object, n int64) {
-	s := e.shardOf(id)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.tenants[id]; t != nil {
-		t.stored[kind] = int32(min(n, math.MaxInt32))
-	}
 }
 
 // Sweep forgets what can be made again exactly as it is: buckets that are full

@@ -38,7 +38,10 @@
 //     of the path that has limits, of the credential and of the key;
 //   - the day's and the month's total with the elastic pool and burst packs, and
 //     the day's bytes;
-//   - concurrency, of the same scopes as the buckets; stored objects;
+//   - concurrency, of the same scopes as the buckets;
+//   - stored objects, as the store counted them at most ten seconds ago, and
+//     anew for each creation from nine tenths of the limit on, so that nodes
+//     exceed it by no more than what they create at the same moment;
 //   - the key's breakers: one for calls in vain, one for failures.
 //
 // Ramps of new tenants and credentials, a lowered day and the pool's load

@@ -109,20 +109,28 @@ type Request struct {
 	CredentialSince time.Time
 	// Creates is what the request adds to the tenant's stored objects.
 	Creates Object
-	// Versions is how many versions the key has, for a request that adds one.
-	Versions int64
 }
 
 // requestOf completes a request with what its ids and its operation tell.
 func requestOf(r *kms.AdmitRequest) Request {
 	full := Request{AdmitRequest: *r, CredentialSince: madeAt(r.Principal.Credential)}
-	switch r.Op {
-	case kms.OpCreateKey, kms.OpImportKey:
-		full.Creates = Keys
-	case kms.OpCreateCredential:
-		full.Creates = Credentials
-	}
+	full.Creates = CreatedBy(r)
 	return full
+}
+
+// CreatedBy returns what a request adds to the objects of its own tenant:
+// Nothing, if it is another's, whom an operator may give more than it could
+// make itself.
+func CreatedBy(r *kms.AdmitRequest) Object {
+	switch {
+	case r.Target != (uuid.UUID{}) && r.Target != r.Principal.Tenant.ID:
+		return Nothing
+	case r.Op == kms.OpCreateKey, r.Op == kms.OpImportKey:
+		return Keys
+	case r.Op == kms.OpCreateCredential:
+		return Credentials
+	}
+	return Nothing
 }
 
 // madeAt returns when an id was made, which a UUIDv7 tells (RFC 9562, 5.7),

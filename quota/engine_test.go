@@ -638,13 +638,23 @@ func TestReservationThatNobodyEndsIsReconciledOrCharged(t *testing.T) {
 func TestStoredObjectsAreLimited(t *testing.T) {
 	e := newTestEngine(t, kms.TierFree, nil)
 	e.must(e.costing(1))
-	e.SetStored(testTenant, Keys, 99)
+	tenant := e.request(kms.OpCreateKey, kms.SpecSM4).Principal.Tenant
+	if _, due := e.Uncounted(tenant.ID, Keys); !due {
+		t.Error("what nobody has counted counts as known")
+	}
+	e.SetStored(tenant, Counts{Keys: 99})
 	create := func() *Request {
 		r := e.request(kms.OpCreateKey, kms.SpecSM4)
 		r.Creates = Keys
 		return r
 	}
 	last := e.must(create())
+	if creating, due := e.Uncounted(tenant.ID, Keys); !due || creating[Keys] != 1 {
+		t.Errorf("near the limit a count is due: %v, with %d being created", due, creating[Keys])
+	}
+	if _, due := e.Uncounted(tenant.ID, Credentials); due {
+		t.Error("far from the limit a count is due")
+	}
 	refusal := e.refused(create(), kms.KindQuotaExhausted, ReasonStorage)
 	if refusal.RetryAfter != 0 {
 		t.Error("a retry helps nothing")
@@ -652,6 +662,10 @@ func TestStoredObjectsAreLimited(t *testing.T) {
 	e.Settle(last, kms.Settlement{State: kms.Cancelled})
 	e.Settle(e.must(create()), kms.Settlement{State: kms.Settled, Charged: 5 * kms.Credit})
 	e.refused(create(), kms.KindQuotaExhausted, ReasonStorage)
+	e.clock.pass(countAge)
+	if _, due := e.Uncounted(tenant.ID, Credentials); !due {
+		t.Error("a count does not grow old")
+	}
 	r := e.request(kms.OpRotateKey, kms.SpecSM4)
 	r.Versions = 20
 	e.refused(r, kms.KindQuotaExhausted, ReasonVersions)

@@ -223,7 +223,7 @@ func (h *hold) peekStored(f *refusal, r *Request) {
 		f.spent = true
 		f.refuse(ReasonStorage, limit, 1, 0, 0)
 	}
-	if limit := t.limits.versions; r.Versions >= limit {
+	if limit := t.limits.versions; int64(r.Versions) >= limit {
 		f.spent = true
 		f.refuse(ReasonVersions, limit, 1, 0, 0)
 	}

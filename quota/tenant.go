@@ -92,6 +92,7 @@ type tenant struct {
 
 	refunds  bucket // what failed work may give back
 	since    int64  // ns from which limits hold
+	counted  int64  // ns: when stored was told
 	share    *tenantShare
 	packs    []pack
 	projects map[string]*scope

@@ -22,6 +22,8 @@ const (
 		void_at = $14, erased_at = $15, shredded_at = $16
 		WHERE id = $1 AND revision = $2`
 	selectDueDeletions = `SELECT due_deletions($1, $2, $3)`
+	countObjects       = `SELECT (SELECT count(*) FROM keys WHERE tenant = $1 AND state <> 'DESTROYED'),
+		(SELECT count(*) FROM credentials WHERE tenant = $1 AND revoked IS NULL AND (expires IS NULL OR expires > $2))`
 
 	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = $1 AND name = $2`
 	listProjects  = `SELECT name, created, mac, mac_version FROM projects
@@ -95,6 +97,12 @@ func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (
 		return err
 	}, selectDueDeletions, moment(p.Now), id(p.After), p.Limit)
 	return due, err
+}
+
+// CountObjects implements keystore.TenantDriver.
+func (db *DB) CountObjects(ctx context.Context, p keystore.CountObjectsParams) (n keystore.ObjectCounts, err error) {
+	err = db.row(ctx, p.Tenant, []any{&n.Keys, &n.Credentials}, countObjects, id(p.Tenant), moment(p.Now))
+	return n, err
 }
 
 func projectTargets(r *keystore.ProjectRow) []any {

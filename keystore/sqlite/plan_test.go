@@ -8,8 +8,8 @@ import (
 )
 
 // wholeTable is a step of a plan that reads a table, or an index, from end to
-// end.
-var wholeTable = regexp.MustCompile(`^SCAN (\w+)`)
+// end. Steps that read no table are in capitals (SCAN CONSTANT ROW).
+var wholeTable = regexp.MustCompile(`^SCAN [a-z]`)
 
 // readWhole are the statements that may read a whole table, and why.
 var readWhole = map[string]string{

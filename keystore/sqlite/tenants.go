@@ -23,6 +23,8 @@ const (
 		shredded_at = ?, mac = ?, mac_version = ? WHERE id = ? AND revision = ?`
 	selectDueDeletions = `SELECT id FROM tenants
 		WHERE state IN ('DELETING', 'DELETED') AND (state = 'DELETING' OR void_at <= ?) AND id > ? ORDER BY id LIMIT ?`
+	countObjects = `SELECT (SELECT count(*) FROM keys WHERE tenant = ?1 AND state <> 'DESTROYED'),
+		(SELECT count(*) FROM credentials WHERE tenant = ?1 AND revoked IS NULL AND (expires IS NULL OR expires > ?2))`
 
 	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = ? AND name = ?`
 	listProjects  = `SELECT name, created, mac, mac_version FROM projects
@@ -93,6 +95,12 @@ func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (
 		return err
 	}, selectDueDeletions, p.Now, p.After[:], p.Limit)
 	return due, err
+}
+
+// CountObjects implements keystore.TenantDriver.
+func (db *DB) CountObjects(ctx context.Context, p keystore.CountObjectsParams) (n keystore.ObjectCounts, err error) {
+	err = db.row(ctx, countObjects, p.Tenant[:], p.Now).Scan(&n.Keys, &n.Credentials)
+	return n, db.translate(err)
 }
 
 // Project implements keystore.TenantDriver.

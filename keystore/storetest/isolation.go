@@ -130,6 +130,7 @@ var withoutTenant = map[string]string{
 	"ListTenants":                 "operators only",
 	"DeleteTenant":                "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"AdvanceDeletion":             "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
+	"CountObjects":                "the object is the tenant: Counts",
 	"DueDeletions":                "the service's own keeper acts for all tenants",
 	"CreateProject":               "a new name in the own tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListProjects":                "ListsHoldTheTenantsOwnObjects",

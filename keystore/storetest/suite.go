@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},
 		{"Lists", testLists},
+		{"Counts", testCounts},
 		{"Isolation", testIsolation},
 		{"Damage", testDamage},
 		{"Authenticity", testAuthenticity},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/keystore"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/quota"
 	"github.com/sluice-kms/sluice/quota/redis"
@@ -55,9 +56,15 @@ const (
 	// leasePoll is how often it is looked for.
 	leaseWait = 300 * time.Millisecond
 	leasePoll = 5 * time.Millisecond
+	// countTimeout bounds the counting of one tenant's objects: 100,000 keys
+	// take some 20 ms.
+	countTimeout = 5 * time.Second
 	// redisDial bounds the making of a connection.
 	redisDial = 5 * time.Second
 )
+
+// creationLocks is how many creations of different tenants can go on at once.
+const creationLocks = 64
 
 // ledgerFile is the ledger's name in the data folder.
 const ledgerFile = "quota.ledger"
@@ -84,11 +91,49 @@ func (j journalReader) Read(from uint64, fn func(uint64, *kms.Entry) error) erro
 	return err
 }
 
-// Admit implements kms.Quota. A node that shares limits has no lease for a
+// Admit implements kms.Quota. Before one more object of a tenant is admitted,
+// those that there are may have to be counted; creations of one tenant do that
+// one after the other, or two of them could each be the last that fits.
+func (q *quotas) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
+	kind := quota.CreatedBy(r)
+	if kind == quota.Nothing {
+		return q.admit(r)
+	}
+	of := r.Principal.Tenant
+	turn := &q.creations[of.ID[15]%creationLocks]
+	turn.Lock()
+	defer turn.Unlock()
+	q.RestoreTenant(of)
+	if err := q.count(of, kind); err != nil {
+		return kms.Reservation{}, err
+	}
+	return q.admit(r)
+}
+
+// count counts a tenant's objects, if that is due; its turn is held.
+func (q *quotas) count(of *kms.Tenant, kind quota.Object) error {
+	counts, due := q.engine.Uncounted(of.ID, kind)
+	if !due {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(q.running, countTimeout)
+	defer cancel()
+	stored, err := q.objects.CountObjects(ctx, of.ID)
+	if err != nil {
+		return err
+	}
+	counts[quota.Keys] += stored.Keys
+	counts[quota.Credentials] += stored.Credentials
+	counts[quota.Secrets] = -1
+	q.engine.SetStored(of, counts)
+	return nil
+}
+
+// admit admits a request. A node that shares limits has no lease for a
 // tenant that has not come for a while, and may let one request through
 // without; those after it wait here until the lease has come, which is asked
 // for at once and takes a few milliseconds, rather than be refused.
-func (q *quotas) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
+func (q *quotas) admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	reservation, err := q.Ledger.Admit(r)
 	for waited := time.Duration(0); q.store != nil && waited < leaseWait && waitsForLease(err); waited += leasePoll {
 		time.Sleep(leasePoll)
@@ -111,9 +156,16 @@ func waitsForLease(err error) bool {
 	return true
 }
 
-// Account implements kms.QuotaAccounts.
+// Account implements kms.QuotaAccounts. While the store cannot count objects,
+// their number is the last one known.
 func (q *quotas) Account(t *kms.Tenant) kms.QuotaAccount {
+	turn := &q.creations[t.ID[15]%creationLocks]
+	turn.Lock()
+	defer turn.Unlock()
 	q.RestoreTenant(t)
+	if err := q.count(t, quota.Keys); err != nil {
+		q.log.Warn("quota: counting a tenant's objects", slog.String("tenant", t.ID.String()), slog.Any("error", err))
+	}
 	return q.engine.Account(t)
 }
 
@@ -121,10 +173,13 @@ func (q *quotas) Account(t *kms.Tenant) kms.QuotaAccount {
 // them.
 type quotas struct {
 	*quota.Ledger
-	engine *quota.Engine
-	store  *redis.Store // nil: none is shared
-	device *hsm.Device
-	log    *slog.Logger
+	engine  *quota.Engine
+	store   *redis.Store // nil: none is shared
+	objects *keystore.Store
+	device  *hsm.Device
+	log     *slog.Logger
+
+	creations [creationLocks]sync.Mutex // by the tenant's id
 
 	running context.Context // until Close
 	stop    context.CancelFunc
@@ -135,7 +190,7 @@ type quotas struct {
 // journal have; start has to follow.
 func (a *App) openQuota(ctx context.Context, policies *quota.Policies) (*quotas, error) {
 	running, stop := context.WithCancel(context.Background())
-	q := &quotas{device: a.Device, log: a.log, running: running, stop: stop}
+	q := &quotas{objects: a.Store, device: a.Device, log: a.log, running: running, stop: stop}
 	o := quota.Options{Policies: policies, Clock: time.Now, Notify: q.tell, Node: a.config.Node}
 	if c := a.config.Quota.Redis; len(c.Addresses) > 0 {
 		store, err := c.open(ctx)
