@@ -149,7 +149,7 @@ func (t *tenant) spend(s Spent) {
 	rest := charged - own
 	for i := range t.packs {
 		amount := min(rest, t.packRoom(i, s.At))
-		t.packs[i].used += amount
+		t.packs[i].take(amount)
 		rest -= amount
 	}
 	t.elastic.take(min(own+rest, max(room, 0)), t.limits.days)

@@ -229,12 +229,21 @@ func (h *hold) takeTotals(cost int64) {
 		p := &t.packs[i]
 		amount := min(cost-own, t.packRoom(i, h.now.wall))
 		if amount > 0 {
-			p.used += amount
+			p.take(amount)
 			h.packed = append(h.packed, packPart{p.id, amount})
 			own += amount
 		}
 	}
 	t.bandwidth.used += h.bytes
+}
+
+func (p *pack) take(amount int64) { p.used, p.today = p.used+amount, p.today+amount }
+
+// giveBack undoes a part of takes of the present day and returns how much.
+func (p *pack) giveBack(amount int64) int64 {
+	amount = min(amount, p.today)
+	p.used, p.today = max(p.used-amount, 0), p.today-amount
+	return amount
 }
 
 // packRoom returns what is left of a pack, 0 when it has expired.

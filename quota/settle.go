@@ -100,22 +100,33 @@ func (h *hold) giveBackTotals(back int64, ran bool) {
 }
 
 // takeBack gives a part of the cost back to the tenant's own totals, or to
-// those of a copy of it: in the opposite order of taking.
+// those of a copy of it: in the opposite order of taking, packs before month and
+// pool, whoever drew on them. So what each has given on a day follows from what
+// was charged on it alone, in whatever order requests ended.
 func (h *hold) takeBack(t *tenant, back int64, ran bool) {
 	if !ran {
 		t.bandwidth.giveBack(h.bytes, h.day)
 	}
+	if h.day != t.elastic.day {
+		h.takeBackLater(t, back)
+		return
+	}
+	for i := len(t.packs) - 1; i >= 0; i-- {
+		back -= t.packs[i].giveBack(back)
+	}
+	t.month.giveBack(back, month(h.day))
+	t.elastic.giveBack(back, t.limits.days)
+}
+
+// takeBackLater gives back what was taken on a day that is over.
+func (h *hold) takeBackLater(t *tenant, back int64) {
 	for i := len(h.packed) - 1; i >= 0 && back > 0; i-- {
 		amount := min(back, h.packed[i].amount)
 		t.packGiveBack(h.packed[i].id, amount)
 		back -= amount
 	}
 	t.month.giveBack(back, month(h.day))
-	if h.day == t.elastic.day {
-		t.elastic.giveBack(back, t.limits.days)
-	} else {
-		t.elastic.giveBackLater(back, h.drawn, t.limits.days)
-	}
+	t.elastic.giveBackLater(back, h.drawn, t.limits.days)
 }
 
 func (t *tenant) packGiveBack(id string, amount int64) {

@@ -102,8 +102,9 @@ type tenant struct {
 
 // pack is what is used of a burst pack.
 type pack struct {
-	id   string
-	used int64
+	id    string
+	used  int64
+	today int64 // of used, on the present day
 }
 
 // longAgo is before every moment of the engine: a ramp that began then is over.
@@ -279,6 +280,9 @@ func (t *tenant) beginDay() {
 	t.month.turn(month(t.elastic.day))
 	t.bandwidth.turn(t.elastic.day)
 	t.day.turn(t.elastic.day)
+	for i := range t.packs {
+		t.packs[i].today = 0
+	}
 	if t.lease != nil {
 		t.turnLeases()
 	}
@@ -342,7 +346,7 @@ func (t *tenant) fitPacks() {
 	for _, limit := range t.limits.packs {
 		p := pack{id: limit.id}
 		if i := slices.IndexFunc(old, func(o pack) bool { return o.id == p.id }); i >= 0 {
-			p.used = old[i].used
+			p.used, p.today = old[i].used, old[i].today
 		}
 		t.packs = append(t.packs, p)
 	}
