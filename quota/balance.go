@@ -27,6 +27,9 @@ type Spent struct {
 	At      time.Time // when it was reserved
 	Charged kms.Credits
 	Bytes   int64
+	// Where in the tenant; "" and zero for nowhere.
+	Project         string
+	Credential, Key uuid.UUID
 }
 
 // Balances calls fn with the balance of every tenant that used anything; mark
@@ -53,21 +56,26 @@ func (e *Engine) balancesOf(s *engineShard, mark func() uint64) []Balance {
 		open[h.tenant] = append(open[h.tenant], h)
 	}
 	now, last := e.nowLocked(s), mark()
+	for _, t := range s.tenants {
+		e.advance(t, now)
+	}
+	uses := s.dayUsesLocked()
 	balances := make([]Balance, 0, len(s.tenants))
 	for _, t := range s.tenants {
 		if t.lease != nil {
 			continue
 		}
-		e.advance(t, now)
 		settled := *t
 		settled.packs = slices.Clone(t.packs)
 		b := Balance{Tenant: t.id, Mark: last}
 		for _, h := range open[t] {
 			h.takeBack(&settled, int64(h.reservation.Cost), false)
+			uses.takeBack(h)
 			b.Open = append(b.Open, h.reservation.RequestID)
 		}
 		slices.SortFunc(b.Open, func(x, y uuid.UUID) int { return slices.Compare(x[:], y[:]) })
 		b.Totals = settled.totals()
+		b.Totals.Scopes = uses.of(t)
 		balances = append(balances, b)
 	}
 	return balances
@@ -108,10 +116,11 @@ func (e *Engine) RestoreSpent(of *kms.Tenant, totals Totals, spent []Spent) bool
 		fresh.Day = min(t.calendar().day(spent[0].At), fresh.Day)
 		totals = fresh
 	}
+	s.tenants[t.id] = t
 	if totals.Day != 0 {
 		t.put(totals)
+		e.restoreScopes(s, t, t.elastic.day, totals.Scopes, now)
 	}
-	s.tenants[t.id] = t
 	for _, spent := range spent {
 		then := instant{now.ns, spent.At}
 		if then.wall.After(now.wall) {
@@ -119,6 +128,7 @@ func (e *Engine) RestoreSpent(of *kms.Tenant, totals Totals, spent []Spent) bool
 		}
 		e.advance(t, then)
 		t.spend(spent)
+		e.spendScopes(s, t, spent, now)
 	}
 	e.advance(t, now)
 	t.lost += t.credits.resize(t.rate(t.step(now.ns)).burst)
@@ -160,6 +170,6 @@ func (t *tenant) spend(s Spent) {
 
 // Equal tells whether two totals are the same.
 func (t Totals) Equal(o Totals) bool {
-	return maps.Equal(t.Packs, o.Packs) && t.Day == o.Day && t.DayUsed == o.DayUsed && t.Drawn == o.Drawn && t.Pool == o.Pool &&
+	return maps.Equal(t.Packs, o.Packs) && maps.Equal(t.Scopes, o.Scopes) && t.Day == o.Day && t.DayUsed == o.DayUsed && t.Drawn == o.Drawn && t.Pool == o.Pool &&
 		t.Lowered == o.Lowered && t.MonthUsed == o.MonthUsed && t.Bytes == o.Bytes
 }

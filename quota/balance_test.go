@@ -17,19 +17,32 @@ type written struct {
 	spent Spent
 }
 
+// A credential and a key of the test tenant, made long ago.
+var (
+	testCredential = uuid.MustParse("01890000-0000-7000-8000-0000000000c1")
+	testKey        = uuid.MustParse("01890000-0000-7000-8000-0000000000e1")
+)
+
 // Whenever a balance is taken, with requests open that the journal has or has
 // not, an engine that is given it and what the journal has after it has the
 // totals of the old one: on the same day and on later ones.
 func TestBalanceAndJournalMakeTheTotalsAgain(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		packs := rapid.Bool().Draw(rt, "packs")
+		packs, nested := rapid.Bool().Draw(rt, "packs"), rapid.Bool().Draw(rt, "nested")
 		edit := func(p *Policy) {
 			s := p.Tiers[kms.TierSilver]
 			s.CreditsPerSecond, s.BurstCredits, s.OverdraftCredits, s.DayCredits, s.PoolCredits = 1000, 3000, 0, 3000, 1500
 			p.Totals.MonthDays = 3
+			tenant := new(TenantPolicy)
 			if packs {
-				p.Tenants = map[uuid.UUID]*TenantPolicy{testTenant: {Packs: []Pack{{"a", 700, morning.Add(900 * time.Hour)}, {"b", 900, morning.Add(900 * time.Hour)}}}}
+				tenant.Packs = []Pack{{"a", 700, morning.Add(900 * time.Hour)}, {"b", 900, morning.Add(900 * time.Hour)}}
 			}
+			if nested {
+				day := &ScopeLimits{DayCredits: 2500}
+				tenant.Projects = map[string]*ScopeLimits{"default": day, "default/inner": day}
+				tenant.Credentials, tenant.Keys = map[uuid.UUID]*ScopeLimits{testCredential: day}, map[uuid.UUID]*ScopeLimits{testKey: day}
+			}
+			p.Tenants = map[uuid.UUID]*TenantPolicy{testTenant: tenant}
 		}
 		old := newTestEngine(t, kms.TierSilver, edit)
 		var journal []written
@@ -37,6 +50,8 @@ func TestBalanceAndJournalMakeTheTotalsAgain(t *testing.T) {
 			kms.Reservation
 			at       time.Time
 			bytes    int64
+			project  string
+			key      uuid.UUID
 			recorded bool
 			charged  kms.Credits
 			state    kms.SettlementState
@@ -48,7 +63,8 @@ func TestBalanceAndJournalMakeTheTotalsAgain(t *testing.T) {
 			}
 			r.state = rapid.SampledFrom([]kms.SettlementState{kms.Settled, kms.Partial, kms.Cancelled}).Draw(rt, "state")
 			r.charged, r.recorded = r.state.Charge(r.Cost), true
-			journal = append(journal, written{r.RequestID, Spent{At: r.at, Charged: r.charged, Bytes: r.bytes}})
+			journal = append(journal, written{r.RequestID, Spent{At: r.at, Charged: r.charged, Bytes: r.bytes,
+				Project: r.project, Credential: testCredential, Key: r.key}})
 		}
 		settle := func(i int) {
 			record(open[i])
@@ -60,8 +76,15 @@ func TestBalanceAndJournalMakeTheTotalsAgain(t *testing.T) {
 			switch rapid.IntRange(0, 6).Draw(rt, "step") {
 			case 0, 1, 2:
 				asked := old.costing(rapid.Int64Range(1, 600).Draw(rt, "cost"))
+				by := *asked.Principal
+				by.Project = rapid.SampledFrom([]string{"default", "default/inner", "other"}).Draw(rt, "project")
+				asked.Principal = &by
+				by.Credential = testCredential
+				if rapid.Bool().Draw(rt, "with a key") {
+					asked.Key = testKey
+				}
 				if r, err := old.AdmitRequest(asked); err == nil {
-					open = append(open, &request{Reservation: r, at: old.clock.now(), bytes: int64(asked.Bytes)})
+					open = append(open, &request{Reservation: r, at: old.clock.now(), bytes: int64(asked.Bytes), project: by.Project, key: asked.Key})
 				}
 			case 3:
 				if len(open) > 0 {

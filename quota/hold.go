@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"strings"
 	"time"
 	"uuid"
 
@@ -87,75 +86,16 @@ func (e *Engine) find(s *engineShard, h *hold, r *Request) {
 	if e.shared != nil {
 		e.shared.touch(s, &t.scope)
 	}
-	if len(t.limits.projects) > 0 {
-		e.findProjects(s, h, r.Principal.Project)
+	for sc, limits := range e.projectsOf(t, r.Principal.Project, h.now) {
+		e.use(s, h, sc, limits)
 	}
 	if id := r.Principal.Credential; id != (uuid.UUID{}) {
-		limits := t.limits.credentials[id]
-		if limits == nil {
-			limits = &t.limits.anyone
-		}
-		sc := t.lastCredential
-		if sc == nil || sc.id != id {
-			sc = s.credentials[id]
-		}
-		if sc == nil || sc.owner != t {
-			sc = &scope{owner: t, kind: credentialScope, id: id, limits: limits, rampZero: t.rampSince(r.CredentialSince, h.now)}
-			e.begin(t, sc, h.now.ns)
-			s.credentials[id] = sc
-			t.scopes++
-		}
-		t.lastCredential = sc
-		e.use(s, h, sc, limits)
+		sc := e.credentialOf(s, t, id, r.CredentialSince, h.now)
+		e.use(s, h, sc, t.credentialLimits(id))
 	}
 	if id := r.Key; id != (uuid.UUID{}) {
-		limits := t.limits.keys[id]
-		if limits == nil {
-			limits = &t.limits.key
-		}
-		key := t.lastKey
-		if key == nil || key.id != id {
-			key = s.keys[id]
-		}
-		if key == nil || key.owner != t {
-			key = &keyState{scope: scope{owner: t, kind: keyScope, id: id, limits: limits, rampZero: longAgo}}
-			e.begin(t, &key.scope, h.now.ns)
-			s.keys[id] = key
-			t.scopes++
-		}
-		t.lastKey = key
-		e.use(s, h, &key.scope, limits)
-		h.key = key
-	}
-}
-
-// findProjects finds those of the project's path, from the outermost inwards,
-// that have limits.
-func (e *Engine) findProjects(s *engineShard, h *hold, path string) {
-	t := h.tenant
-	for end := 0; end < len(path); {
-		if next := strings.IndexByte(path[end+1:], '/'); next >= 0 {
-			end += 1 + next
-		} else {
-			end = len(path)
-		}
-		limits := t.limits.projects[path[:end]]
-		if limits == nil {
-			continue
-		}
-		sc := t.projects[path[:end]]
-		if sc == nil {
-			sc = &scope{owner: t, kind: projectScope, limits: limits, rampZero: longAgo}
-			e.begin(t, sc, h.now.ns)
-			if sc.lease != nil {
-				sc.lease.name = "p:" + path[:end]
-			}
-			if t.projects == nil {
-				t.projects = make(map[string]*scope)
-			}
-			t.projects[strings.Clone(path[:end])] = sc
-		}
-		e.use(s, h, sc, limits)
+		h.key = e.keyOf(s, t, id, h.now)
+		e.use(s, h, &h.key.scope, t.keyLimits(id))
 	}
 }
 

@@ -28,9 +28,9 @@ func newScopeLease(sc *scope, now int64) *scopeLease {
 	case tenantScope:
 		l.name = "t"
 	case credentialScope:
-		l.name = "c:" + sc.id.String()
+		l.name = credentialPrefix + sc.id.String()
 	case keyScope:
-		l.name = "k:" + sc.id.String()
+		l.name = keyPrefix + sc.id.String()
 	}
 	return l
 }

@@ -117,7 +117,7 @@ func (l *Ledger) replay(sequence uint64, e *kms.Entry) error {
 			return nil // it is in the balance
 		}
 	}
-	s := Spent{At: e.Time.Add(-e.Total), Charged: e.Charged}
+	s := Spent{At: e.Time.Add(-e.Total), Charged: e.Charged, Project: e.Project, Credential: e.Credential, Key: e.Key}
 	if ran {
 		s.Bytes = int64(max(e.Bytes, 0))
 	}

@@ -17,6 +17,9 @@ type Totals struct {
 	MonthUsed kms.Credits // of Day's month
 	Bytes     int64       // of the day
 	Packs     map[string]kms.Credits
+	// Scopes is what projects, credentials and keys have used of a limit of the
+	// day, by their names; those that have none or used nothing are left out.
+	Scopes map[string]kms.Credits
 }
 
 // Totals returns a tenant's totals as of now, false when it has none that
@@ -30,7 +33,9 @@ func (e *Engine) Totals(id uuid.UUID) (Totals, bool) {
 		return Totals{}, false
 	}
 	e.advance(t, e.nowLocked(s))
-	return t.totals(), true
+	totals, uses := t.totals(), s.dayUsesLocked()
+	totals.Scopes = uses.of(t)
+	return totals, true
 }
 
 // Restore gives a tenant the totals that it had, before its first request: a
