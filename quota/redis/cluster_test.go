@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/quota"
 	"github.com/sluice-kms/sluice/quota/quotatest"
+	"github.com/sluice-kms/sluice/quota/redis/redistest"
 )
 
 // long is for how long a load is measured: half a minute in the chaos run.
@@ -34,7 +36,7 @@ func thousand() *quota.Policy {
 }
 
 // startCluster starts four engines that share one server.
-func startCluster(t *testing.T, s *server) *quotatest.Cluster {
+func startCluster(t *testing.T, s *redistest.Server) *quotatest.Cluster {
 	t.Helper()
 	c := quotatest.NewCluster(t, 4, thousand(), kms.TierSilver, func(int) quota.Backing { return open(t, s) })
 	t.Cleanup(c.Close)
@@ -83,7 +85,7 @@ func (p *punctual) longest() (gap time.Duration) {
 // get meanwhile it gets in a lump afterwards, as a bucket would give it: such a
 // run is repeated, and after three of them judged by what holds then too.
 func TestFourNodesAdmitTheLimitWithFewCalls(t *testing.T) {
-	s := startServer(t)
+	s := redistest.Start(t)
 	var nodes []*punctual
 	c := quotatest.NewCluster(t, 4, thousand(), kms.TierSilver, func(int) quota.Backing {
 		nodes = append(nodes, &punctual{Backing: open(t, s), last: time.Now()})
@@ -97,9 +99,9 @@ func TestFourNodesAdmitTheLimitWithFewCalls(t *testing.T) {
 		for _, node := range nodes {
 			node.longest()
 		}
-		calls := s.scripts()
+		calls := s.Scripts()
 		r := c.Drive(t, moving, 1, long())
-		calls = s.scripts() - calls
+		calls = s.Scripts() - calls
 		var gap time.Duration
 		for _, node := range nodes {
 			gap = max(gap, node.longest())
@@ -125,12 +127,12 @@ func TestFourNodesAdmitTheLimitWithFewCalls(t *testing.T) {
 // the emergency part; when it goes on, so does the limit.
 func TestRedisPaused(t *testing.T) {
 	t.Parallel()
-	s := startServer(t)
+	s := redistest.Start(t)
 	c := startCluster(t, s)
 	c.Drive(t, everywhere, 1, 4*time.Second)
-	s.signal(syscall.SIGSTOP)
+	s.Signal(syscall.SIGSTOP)
 	away := c.Drive(t, everywhere, 1, 8*time.Second)
-	s.signal(syscall.SIGCONT)
+	s.Signal(syscall.SIGCONT)
 	c.Drive(t, everywhere, 1, 8*time.Second) // what was used too much is paid back
 	back := c.Drive(t, everywhere, 1, long())
 	t.Logf("paused: %.3f in the first 2 s, then %.3f, least second %.3f; after it %.3f",
@@ -151,12 +153,12 @@ func TestRedisPaused(t *testing.T) {
 // engines find the next one by themselves.
 func TestRedisKilledAndStartedEmpty(t *testing.T) {
 	t.Parallel()
-	s := startServer(t)
+	s := redistest.Start(t)
 	c := startCluster(t, s)
 	c.Drive(t, everywhere, 1, 4*time.Second)
-	s.end()
+	s.End()
 	away := c.Drive(t, everywhere, 1, 6*time.Second)
-	s.start()
+	s.Restart()
 	c.Drive(t, everywhere, 1, 6*time.Second)
 	back := c.Drive(t, everywhere, 1, long())
 	t.Logf("killed: %.3f in the first 2 s, then %.3f; after it %.3f", away.Between(0, 2*time.Second)/2000,
@@ -168,19 +170,60 @@ func TestRedisKilledAndStartedEmpty(t *testing.T) {
 
 func TestRedisFlushed(t *testing.T) {
 	t.Parallel()
-	s := startServer(t)
+	s := redistest.Start(t)
 	c := startCluster(t, s)
 	c.Drive(t, everywhere, 1, 4*time.Second)
-	s.do("FLUSHALL")
+	s.Do("FLUSHALL")
 	r := c.Drive(t, everywhere, 1, 8*time.Second)
 	t.Logf("flushed: %.3f in 8 s, of which the first %.3f", r.Between(0, 8*time.Second)/8000, r.Between(0, time.Second)/1000)
 	// Half of the bucket of 3,000, and a tick of what was lent.
 	within(t, "flushed", r.Between(0, 8*time.Second)/8000, 0.98, 1.02+1750.0/8000)
 }
 
+// A master that dies is followed by its replica: leases, and then the emergency
+// part, bridge the time until the Sentinel has made it the master, and nobody
+// restarts anything. What the replica did not have yet frees nobody.
+func TestRedisFailsOver(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t)
+	replica := redistest.Start(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(master.Port))
+	eventually(t, "the replica follows", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	sentinel := redistest.Sentinel(t, "limits", master, time.Second)
+	eventually(t, "the Sentinel knows the replica", func() bool {
+		return strings.Contains(sentinel.Do("SENTINEL", "REPLICAS", "limits"), strconv.Itoa(replica.Port))
+	})
+	c := quotatest.NewCluster(t, 4, thousand(), kms.TierSilver, func(int) quota.Backing {
+		store, err := Open(context.Background(), Config{Addresses: []string{sentinel.Address()}, Master: "limits", Dial: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		return store
+	})
+	t.Cleanup(c.Close)
+	c.Drive(t, everywhere, 1, 4*time.Second)
+	master.End()
+	over := c.Drive(t, everywhere, 1, 10*time.Second)
+	c.Drive(t, everywhere, 1, 4*time.Second)
+	back := c.Drive(t, everywhere, 1, long())
+	t.Logf("failed over: %.3f in 10 s, least second %.3f; after it %.3f",
+		over.Between(0, 10*time.Second)/10_000, over.Least(0, 10*time.Second)/1000, back.Between(0, long())/1000/long().Seconds())
+	if role := replica.Do("ROLE"); !strings.HasPrefix(role, "[master") {
+		t.Fatalf("the replica was not promoted: %s", role)
+	}
+	within(t, "failed over", over.Between(0, 10*time.Second)/10_000, 0.6, 1.1)
+	within(t, "least second", over.Least(0, 10*time.Second)/1000, 0.2, 1.1)
+	within(t, "after it", back.Between(0, long())/1000/long().Seconds(), 0.97, 1.03)
+	for _, e := range c.Engines {
+		if err := e.Shared(); err != nil {
+			t.Errorf("after it: %v", err)
+		}
+	}
+}
+
 // What a node holds when it leaves is there for the others at once.
 func TestNodeThatLeavesGivesBackWhatItHas(t *testing.T) {
-	s := startServer(t)
+	s := redistest.Start(t)
 	store := open(t, s)
 	c := quotatest.NewCluster(t, 1, thousand(), kms.TierSilver, func(int) quota.Backing { return store })
 	c.Drive(t, func(int, time.Duration) float64 { return 600 }, 1, 2*time.Second)
@@ -208,22 +251,22 @@ func monthNow() int64 {
 
 // Three masters, each with a part of the tenants.
 func TestRedisCluster(t *testing.T) {
-	var servers []*server
+	var servers []*redistest.Server
 	var addresses []string
 	for range 3 {
-		s := startServer(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
-		servers, addresses = append(servers, s), append(addresses, s.address())
+		s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf")
+		servers, addresses = append(servers, s), append(addresses, s.Address())
 	}
 	const slots = 16384
 	for i, s := range servers {
-		s.do("CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1)
+		s.Do("CLUSTER", "ADDSLOTSRANGE", i*slots/3, (i+1)*slots/3-1)
 		if i > 0 {
-			s.do("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+			s.Do("CLUSTER", "MEET", "127.0.0.1", servers[0].Port)
 		}
 	}
 	eventually(t, "the cluster is up", func() bool {
 		for _, s := range servers {
-			if !strings.Contains(s.do("CLUSTER", "INFO"), "cluster_state:ok") {
+			if !strings.Contains(s.Do("CLUSTER", "INFO"), "cluster_state:ok") {
 				return false
 			}
 		}
@@ -253,7 +296,7 @@ func TestRedisCluster(t *testing.T) {
 		}
 	}
 	for i, s := range servers {
-		if s.scripts() == 0 {
+		if s.Scripts() == 0 {
 			t.Errorf("server %d has no tenants", i)
 		}
 	}
@@ -261,7 +304,7 @@ func TestRedisCluster(t *testing.T) {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(redistest.Patience); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(fmt.Sprint("not in time: ", what))
 		}

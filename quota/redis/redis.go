@@ -1,4 +1,5 @@
-// Package redis is a quota.Backing on Redis 7, standalone or cluster.
+// Package redis is a quota.Backing on Redis 7: standalone, cluster, or with
+// replicas that Sentinels fail over to.
 //
 // Each tenant is one hash, whose name has the tenant's id as hash tag, and each
 // claim one call of one script, so that a claim takes effect whole. The calls
@@ -35,11 +36,15 @@ const prefix = "sluice:quota:"
 
 // Config says where Redis is.
 type Config struct {
-	Addresses []string // host:port; of several nodes of a cluster, any
+	Addresses []string // host:port; of several nodes of a cluster, any; of Sentinels
 	Cluster   bool
-	Username  string
-	Password  string
-	TLS       *tls.Config // nil: none
+	// Master is the name by which Sentinels know the master; "": Addresses are
+	// the servers'.
+	Master             string
+	Username, Password string
+	// SentinelUsername and SentinelPassword authenticate to the Sentinels.
+	SentinelUsername, SentinelPassword string
+	TLS                                *tls.Config // nil: none
 	// Dial bounds a connection's setup; calls are bounded by their context.
 	Dial time.Duration
 }
@@ -74,7 +79,8 @@ var silence = sync.OnceFunc(func() { redis.SetLogger(quiet{}) })
 func Open(ctx context.Context, c Config) (*Store, error) {
 	silence()
 	options := &redis.UniversalOptions{
-		Addrs: c.Addresses, IsClusterMode: c.Cluster, Username: c.Username, Password: c.Password, TLSConfig: c.TLS,
+		Addrs: c.Addresses, IsClusterMode: c.Cluster, MasterName: c.Master, Username: c.Username, Password: c.Password,
+		SentinelUsername: c.SentinelUsername, SentinelPassword: c.SentinelPassword, TLSConfig: c.TLS,
 		DialTimeout: c.Dial, ContextTimeoutEnabled: true, PoolSize: connections,
 		MaxRetries: -1, DialerRetries: 1, // the engine repeats claims itself
 	}

@@ -11,16 +11,20 @@ import (
 	"uuid"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/sluice-kms/sluice/quota"
 	"github.com/sluice-kms/sluice/quota/inmem"
 	"github.com/sluice-kms/sluice/quota/quotatest"
+	"github.com/sluice-kms/sluice/quota/redis/redistest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // timed opens a store whose script takes the time from two keys, so that tests
 // move it; the rest of the script is the one that runs.
-func timed(t testing.TB, s *server) *Store {
+func timed(t testing.TB, s *redistest.Server) *Store {
 	t.Helper()
 	store := open(t, s)
 	const time = "local time = redis.call('TIME')"
@@ -40,7 +44,7 @@ func setTime(t testing.TB, client redis.Cmdable, ms int64) {
 }
 
 func TestSuite(t *testing.T) {
-	s := startServer(t)
+	s := redistest.Start(t)
 	now := time.Date(2030, 3, 10, 6, 0, 0, 0, time.UTC).UnixMilli()
 	quotatest.Suite{
 		Open: func(t *testing.T) quota.Backing {
@@ -53,7 +57,7 @@ func TestSuite(t *testing.T) {
 			setTime(t, b.(*Store).client, now)
 		},
 		Flush: func(t *testing.T, b quota.Backing) {
-			s.do("FLUSHALL")
+			s.Do("FLUSHALL")
 			setTime(t, b.(*Store).client, now)
 		},
 	}.Run(t)
@@ -62,7 +66,7 @@ func TestSuite(t *testing.T) {
 // Whatever is claimed, the script answers what the reference does, to the last
 // digit.
 func TestScriptDecidesAsTheReference(t *testing.T) {
-	s := startServer(t)
+	s := redistest.Start(t)
 	store := timed(t, s)
 	rapid.Check(t, func(rt *rapid.T) {
 		now := time.Date(2030, 3, 10, 6, 0, 0, 0, time.UTC).UnixMilli()
@@ -130,17 +134,19 @@ func drawClaim(t *rapid.T, l quota.LineClaim) quota.LineClaim {
 }
 
 func TestRedisThatMayEvictIsRefused(t *testing.T) {
-	s := startServer(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
-	_, err := Open(context.Background(), Config{Addresses: []string{s.address()}, Dial: time.Second})
+	s := redistest.Start(t, "--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru")
+	_, err := Open(context.Background(), Config{Addresses: []string{s.Address()}, Dial: time.Second})
 	if !errors.Is(err, ErrEviction) {
 		t.Errorf("got %v", err)
 	}
-	s.do("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	s.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	open(t, s)
 }
 
 func TestRedisThatIsAwayIsAnErrorAtTheStart(t *testing.T) {
-	_, err := Open(context.Background(), Config{Addresses: []string{fmt.Sprint("127.0.0.1:", freePort(t))}, Dial: time.Second})
+	s := redistest.Start(t)
+	s.End()
+	_, err := Open(context.Background(), Config{Addresses: []string{s.Address()}, Dial: time.Second})
 	if err == nil || errors.Is(err, ErrEviction) {
 		t.Errorf("got %v", err)
 	}
@@ -148,28 +154,28 @@ func TestRedisThatIsAwayIsAnErrorAtTheStart(t *testing.T) {
 
 // Somebody wrote something else where a line should be.
 func TestNonsenseInRedisCountsAsNothing(t *testing.T) {
-	s := startServer(t)
+	s := redistest.Start(t)
 	store := open(t, s)
 	c := quota.Claim{Tenant: uuid.New(), Node: "a", Epoch: 1, Sequence: 1, PeriodMs: 250, SlotsMs: 3000, Lines: []quota.LineClaim{
 		{Name: "t.c", Kind: quota.RateLine, Limit: 3000, PerSecond: 1000, Ask: 3000},
 	}}
 	keys, _ := encode(&c)
 	for _, field := range []string{"l:t.c", "n:a", "n:b", "at"} {
-		s.do("HSET", keys[0], field, "\xc1nonsense")
+		s.Do("HSET", keys[0], field, "\xc1nonsense")
 	}
 	grants, err := store.Exchange(context.Background(), []quota.Claim{c})
 	if err != nil || grants[0].Lines[0].Tokens != 1500 {
 		t.Errorf("got %+v, %v", grants, err)
 	}
-	s.do("DEL", keys[0])
-	s.do("SET", keys[0], "a string")
+	s.Do("DEL", keys[0])
+	s.Do("SET", keys[0], "a string")
 	if _, err := store.Exchange(context.Background(), []quota.Claim{c}); err == nil {
 		t.Error("a key of another type is no error")
 	}
 }
 
 func TestScriptFlushedIsSentAgain(t *testing.T) {
-	s := startServer(t)
+	s := redistest.Start(t)
 	store := open(t, s)
 	claim := func(sequence uint64) {
 		t.Helper()
@@ -179,6 +185,16 @@ func TestScriptFlushedIsSentAgain(t *testing.T) {
 		}
 	}
 	claim(1)
-	s.do("SCRIPT", "FLUSH")
+	s.Do("SCRIPT", "FLUSH")
 	claim(2)
+}
+
+func open(t testing.TB, s *redistest.Server) *Store {
+	t.Helper()
+	store, err := Open(context.Background(), Config{Addresses: []string{s.Address()}, Dial: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
 }

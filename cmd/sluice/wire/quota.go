@@ -33,10 +33,17 @@ type RedisConfig struct {
 	Addresses []string `koanf:"addresses"`
 	// Cluster says that they are those of a cluster. Default false.
 	Cluster bool `koanf:"cluster"`
+	// Master is the name by which Sentinels know the master; the addresses are
+	// theirs then. Default none.
+	Master string `koanf:"master"`
 	// Username and PasswordFile authenticate; a newline at the file's end does
 	// not count. Default none.
 	Username     string `koanf:"username"`
 	PasswordFile string `koanf:"password_file"`
+	// SentinelUsername and SentinelPasswordFile authenticate to the Sentinels.
+	// Default none.
+	SentinelUsername     string `koanf:"sentinel_username"`
+	SentinelPasswordFile string `koanf:"sentinel_password_file"`
 	// TLS encrypts the connections. Default false.
 	TLS bool `koanf:"tls"`
 }
@@ -216,18 +223,35 @@ func (q *quotas) start(find func(uuid.UUID) (*kms.Tenant, error)) {
 }
 
 func (c RedisConfig) open(ctx context.Context) (*redis.Store, error) {
-	config := redis.Config{Addresses: c.Addresses, Cluster: c.Cluster, Username: c.Username, Dial: redisDial}
-	if c.PasswordFile != "" {
-		raw, err := os.ReadFile(c.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading Redis's password: %w", err)
-		}
-		config.Password = strings.TrimRight(string(raw), "\r\n")
+	if c.Cluster && c.Master != "" {
+		return nil, errors.New("quota.redis: a cluster fails over by itself: name either cluster or master")
+	}
+	config := redis.Config{
+		Addresses: c.Addresses, Cluster: c.Cluster, Master: c.Master, Username: c.Username, SentinelUsername: c.SentinelUsername, Dial: redisDial,
+	}
+	var err error
+	if config.Password, err = password(c.PasswordFile); err != nil {
+		return nil, err
+	}
+	if config.SentinelPassword, err = password(c.SentinelPasswordFile); err != nil {
+		return nil, err
 	}
 	if c.TLS {
 		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return redis.Open(ctx, config)
+}
+
+// password reads one of Redis's passwords; no file, none.
+func password(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading Redis's password: %w", err)
+	}
+	return strings.TrimRight(string(raw), "\r\n"), nil
 }
 
 // lookAfter does what the quota needs beside requests, until stop.

@@ -1,15 +1,10 @@
 package wire_test
 
 import (
-	"bytes"
 	"encoding/json/v2"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/quota/redis/redistest"
 )
 
 // raw makes a request and returns its answer with its headers.
@@ -150,49 +146,11 @@ func TestTotalsAreThereAfterARestart(t *testing.T) {
 	}
 }
 
-// newRedis starts a redis-server on a free port and returns its address.
-func newRedis(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("redis-server")
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "redis"):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	_, port, _ := net.SplitHostPort(address)
-	cmd := exec.Command(program, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--maxmemory-policy", "noeviction")
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	within(t, recovery, "starting Redis", func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	return address
-}
-
 // Two API nodes with one Redis hold a tenant to one limit between them, however
 // the load is spread.
 func TestTwoNodesShareATenantsLimit(t *testing.T) {
 	c := newCluster(t)
-	c.more = fmt.Sprintf("quota: {redis: {addresses: [%q]}}\n", newRedis(t))
+	c.more = fmt.Sprintf("quota: {redis: {addresses: [%q]}}\n", redistest.Start(t).Address())
 	a, b := c.start(t, 1), c.start(t, 2)
 	a.Operator = c.operator(t, a.app)
 	credential := newTenant(t, a.Service, "shared", "silver")
