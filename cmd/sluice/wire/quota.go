@@ -59,10 +59,6 @@ const (
 	sweepInterval = 3 * time.Minute
 	// ledgerLookup bounds the look-up of one tenant of the ledger.
 	ledgerLookup = 5 * time.Second
-	// leaseWait bounds the wait for a lease, three ticks of the exchange, and
-	// leasePoll is how often it is looked for.
-	leaseWait = 300 * time.Millisecond
-	leasePoll = 5 * time.Millisecond
 	// countTimeout bounds the counting of one tenant's objects: 100,000 keys
 	// take some 20 ms.
 	countTimeout = 5 * time.Second
@@ -136,31 +132,11 @@ func (q *quotas) count(of *kms.Tenant, kind quota.Object) error {
 	return nil
 }
 
-// admit admits a request. A node that shares limits has no lease for a
-// tenant that has not come for a while, and may let one request through
-// without; those after it wait here until the lease has come, which is asked
-// for at once and takes a few milliseconds, rather than be refused.
 func (q *quotas) admit(r *kms.AdmitRequest) (kms.Reservation, error) {
-	reservation, err := q.Ledger.Admit(r)
-	for waited := time.Duration(0); q.store != nil && waited < leaseWait && waitsForLease(err); waited += leasePoll {
-		time.Sleep(leasePoll)
-		reservation, err = q.Ledger.Admit(r)
+	if q.store == nil {
+		return q.Ledger.Admit(r)
 	}
-	return reservation, err
-}
-
-// waitsForLease tells whether nothing but missing leases refuses a request.
-func waitsForLease(err error) bool {
-	e, ok := errors.AsType[*kms.Error](err)
-	if !ok || len(e.Reasons) == 0 {
-		return false
-	}
-	for _, reason := range e.Reasons {
-		if reason.Code != quota.ReasonLease {
-			return false
-		}
-	}
-	return true
+	return quota.AwaitLease(q.Ledger.Admit, r)
 }
 
 // Account implements kms.QuotaAccounts. While the store cannot count objects,
