@@ -63,10 +63,16 @@ const idleTicks = 5
 // minGap is the least time between two exchanges that requests ask for.
 const minGap = 5 * time.Millisecond
 
-func newExchange(e *Engine, b Backing, node string) *exchange {
+// NewEpoch makes the epoch of a process, which no other has had: of 52 bits, so
+// that a double holds it.
+func NewEpoch() uint64 {
 	var epoch [8]byte
 	rand.Read(epoch[:])
-	x := &exchange{engine: e, backing: b, node: node, epoch: binary.BigEndian.Uint64(epoch[:]) >> 12, early: make(chan struct{}, 1)}
+	return binary.BigEndian.Uint64(epoch[:]) >> 12
+}
+
+func newExchange(e *Engine, b Backing, node string) *exchange {
+	x := &exchange{engine: e, backing: b, node: node, epoch: NewEpoch(), early: make(chan struct{}, 1)}
 	x.nodes.Store(1)
 	return x
 }

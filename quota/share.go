@@ -31,6 +31,10 @@ type Claim struct {
 	Lines    []LineClaim
 }
 
+// MaxWeight bounds the weight of a claim, so that the weights of a thousand
+// nodes times 65,536 slots are exact in the 53 bits of a double.
+const MaxWeight = 1 << 26
+
 // MaxDemand bounds the demand of a claim, in rates.
 const MaxDemand = 4
 
@@ -42,6 +46,7 @@ const (
 	RateLine  LineKind = iota // a token bucket
 	TotalLine                 // the total of a day, a month, or a pack
 	SlotLine                  // concurrency
+	NodeLine                  // slots of an HSM node, by weight
 )
 
 // LineClaim is a claim on one limit. What the limit is comes with it, so that
@@ -64,6 +69,7 @@ type LineClaim struct {
 	Head     int64 // cost of the dearest request that could not be served
 	Demand   int64 // rate: what is asked of the node a second, at most MaxDemand times the rate
 	Held     int64 // slots in use
+	Weight   int64 // of a node line: of the tenants whose work it is, at most MaxWeight
 
 	// What the node was told last of a total, by a store that began the line at
 	// KnownBorn: it counts when the store has lost the line since. 0: it was
@@ -128,8 +134,9 @@ type Holder struct {
 	Until     int64 // ms: rate, slots: of its lease
 	Seen      int64 // ms
 	Demand    int64
-	PerSecond int64
+	PerSecond int64 // rate
 	Slots     int64
+	Weight    int64 // of a node line
 }
 
 // forget drops holders that were not heard of for several periods. What was
@@ -160,6 +167,8 @@ func (s *Share) Exchange(now int64, node string, c *LineClaim, period, slots, no
 		g = s.lendTotal(now, node, c, nodes)
 	case SlotLine:
 		g = s.lendSlots(now, node, c, slots)
+	case NodeLine:
+		g = s.lendNode(now, node, c, slots)
 	}
 	s.Known, s.At = true, now
 	return g

@@ -89,21 +89,52 @@ func (s *Scheduler) Snapshot() Snapshot {
 	return snap
 }
 
+// Demand is what is wanted of a node now.
+type Demand struct {
+	ID     string
+	Domain string
+	Slots  int
+	Busy   int
+	// Waiting counts the requests that could run here; one may count on several
+	// nodes.
+	Waiting int
+	Weight  int64 // of the domain's tenants that have work or had some lately
+}
+
+// Demands returns the demand of every node, in no order. It looks at no tenant,
+// so it may be called many times a second.
+func (s *Scheduler) Demands() []Demand {
+	s.lock()
+	defer s.unlock()
+	demands := make([]Demand, 0, len(s.nodes))
+	for _, n := range s.nodes {
+		demands = append(demands, Demand{
+			ID: n.id, Domain: n.domain.name, Slots: n.slots, Busy: n.busy, Waiting: n.waiting(), Weight: n.domain.activeWeight,
+		})
+	}
+	return demands
+}
+
+// waiting counts the requests that could run on n.
+func (n *node) waiting() (count int) {
+	for _, rt := range n.domain.routes {
+		if rt.mask>>n.bit&1 == 1 {
+			count += rt.queued
+		}
+	}
+	return count
+}
+
 func (n *node) snapshot() NodeSnapshot {
-	snap := NodeSnapshot{
+	return NodeSnapshot{
 		Node:    Node{ID: n.id, Slots: n.slots, Down: n.down, Domain: n.domain.name, Model: n.model},
 		Removed: n.removed,
 		Busy:    n.busy,
+		Waiting: n.waiting(),
 		Granted: n.granted,
 		Away:    n.away,
 		Behind:  time.Duration(n.behind()),
 	}
-	for _, rt := range n.domain.routes {
-		if rt.mask>>n.bit&1 == 1 {
-			snap.Waiting += rt.queued
-		}
-	}
-	return snap
 }
 
 func (d *domain) snapshot() DomainSnapshot {

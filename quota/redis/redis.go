@@ -159,7 +159,7 @@ func encode(c *quota.Claim) (keys []string, args []any) {
 	for i := range c.Lines {
 		l := &c.Lines[i]
 		args = append(args, l.Name, int64(l.Kind), l.Limit, l.PerSecond, l.Overdraft, l.Repay, l.Window, l.Pool, l.Notch,
-			l.Returned, l.Extra, l.Ask, l.Head, l.Demand, l.Held, l.KnownBorn, l.Known, l.KnownPool, flag(l.KnownLowered))
+			l.Returned, l.Extra, l.Ask, l.Head, l.Demand, l.Held, l.KnownBorn, l.Known, l.KnownPool, flag(l.KnownLowered), l.Weight)
 	}
 	return []string{prefix + "{" + c.Tenant.String() + "}"}, args
 }
@@ -173,7 +173,7 @@ func flag(b bool) int64 {
 
 // Numbers of a line in a call and in its answer, beside its name.
 const (
-	lineArgs    = 18
+	lineArgs    = 19
 	lineAnswers = 7
 )
 

@@ -111,6 +111,7 @@ func drawLimits(t *rapid.T) []quota.LineClaim {
 			Overdraft: rapid.Int64Range(0, 4_000_000_000).Draw(t, "overdraft"), Repay: rapid.Int64Range(0, 1000).Draw(t, "repay")},
 		{Name: "t.e", Kind: quota.TotalLine, Limit: total, Pool: rapid.Int64Range(0, total).Draw(t, "pool"), Repay: 300, Notch: 800, Window: 21_900},
 		{Name: "t.m", Kind: quota.TotalLine, Limit: 31 * total, Window: 24_363},
+		{Name: "n.s", Kind: quota.NodeLine, Limit: rapid.Int64Range(1, 65_536).Draw(t, "node slots")},
 		{Name: "t.s", Kind: quota.SlotLine, Limit: rapid.Int64Range(1, 65_536).Draw(t, "slots")},
 	}
 }
@@ -123,6 +124,8 @@ func drawClaim(t *rapid.T, l quota.LineClaim) quota.LineClaim {
 	switch l.Kind {
 	case quota.RateLine:
 		l.Demand = rapid.Int64Range(0, 4*l.PerSecond).Draw(t, "demand")
+	case quota.NodeLine:
+		l.Weight = rapid.Int64Range(0, quota.MaxWeight).Draw(t, "weight")
 	case quota.TotalLine:
 		l.Window += rapid.SampledFrom([]int64{0, 0, 0, 1, 1, 2, 5, 2000}).Draw(t, "window")
 		if rapid.IntRange(0, 4).Draw(t, "knows") == 0 {

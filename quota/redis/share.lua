@@ -9,7 +9,7 @@
 -- lowered, born}. All numbers are whole and below 2^53, where doubles are exact.
 
 local fields = {'kind', 'limit', 'rate', 'overdraft', 'repay', 'window', 'pool', 'notch',
-  'returned', 'extra', 'ask', 'head', 'demand', 'held', 'known_born', 'known', 'known_pool', 'known_lowered'}
+  'returned', 'extra', 'ask', 'head', 'demand', 'held', 'known_born', 'known', 'known_pool', 'known_lowered', 'weight'}
 local forget_periods = 3
 local remember_ms = 3600000
 local keep_ms = 40 * 24 * 3600 * 1000 -- longer than a month, of which totals are kept
@@ -163,6 +163,56 @@ local function lend_slots(s, c)
   return tokens, 0, 0, math.max(c.limit - others - tokens, 0), 0, 0, 0
 end
 
+-- rounded shares slots out to holders who all want more than their part.
+local function rounded(slots, names, wants, weights)
+  local left, part = slots, 0
+  for _, name in ipairs(names) do left = left - div(slots * wants[name].weight, weights) end
+  for i, name in ipairs(names) do
+    if name == node then
+      part = div(slots * wants[name].weight, weights)
+      if i <= left then part = part + 1 end
+    end
+  end
+  return part
+end
+
+local function fair_slots(slots, wants)
+  local names = {}
+  for name in pairs(wants) do names[#names + 1] = name end
+  table.sort(names)
+  while true do
+    local weights = 0
+    for _, name in ipairs(names) do weights = weights + wants[name].weight end
+    local rest, taken, mine = {}, 0, true
+    for _, name in ipairs(names) do
+      if wants[name].demand * weights <= slots * wants[name].weight then
+        taken = taken + wants[name].demand
+        if name == node then mine = false end
+      else
+        rest[#rest + 1] = name
+      end
+    end
+    if #rest == #names then return rounded(slots, names, wants, weights) end
+    if not mine then return wants[node].demand end
+    slots, names = slots - taken, rest
+  end
+end
+
+local function lend_node(s, c)
+  local me = {till = now + slots_ms, seen = now, demand = c.ask, rate = 0, weight = math.max(c.weight, 1)}
+  local others, wants = 0, {[node] = me}
+  for name, h in pairs(s.holders) do
+    if name ~= node and h.till > now then
+      others = others + h.slots
+      wants[name] = h
+    end
+  end
+  local tokens = math.min(fair_slots(c.limit, wants), math.max(c.limit - others, 0))
+  me.slots = math.max(tokens, c.held)
+  s.holders[node] = me
+  return tokens, 0, 0, math.max(c.limit - others - tokens, 0), 0, 0, 0
+end
+
 local nodes = living()
 local answer = {nodes}
 local at = 6
@@ -180,6 +230,8 @@ while at <= #ARGV do
     grant = {lend_rate(s, c)}
   elseif c.kind == 1 then
     grant = {lend_total(s, c, nodes)}
+  elseif c.kind == 3 then
+    grant = {lend_node(s, c)}
   else
     grant = {lend_slots(s, c)}
   end

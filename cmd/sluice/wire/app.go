@@ -149,13 +149,17 @@ func (a *App) openService(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a.Device.FollowSlots(slots.resize)
-	quotas, err := a.openQuota(ctx, a.Policies)
+	nodes := newNodeSlots(a.Device.Slots(), slots.resize)
+	a.Device.FollowSlots(nodes.token)
+	quotas, err := a.openQuota(ctx, a.Policies, nodes)
 	if err != nil {
 		return fmt.Errorf("opening the quota: %w", err)
 	}
 	a.closes = append(a.closes, quotas.Close)
 	a.Quota = quotas.engine
+	if quotas.store != nil {
+		a.closes = append(a.closes, startSlotShares(quotas.store, a.config.Node, a.Policies, a.Device, slots, nodes, a.log).Close)
+	}
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,

@@ -160,6 +160,7 @@ type quotas struct {
 	store   *redis.Store // nil: none is shared
 	objects *keystore.Store
 	device  *hsm.Device
+	nodes   *nodeSlots
 	log     *slog.Logger
 
 	creations [creationLocks]sync.Mutex // by the tenant's id
@@ -171,9 +172,9 @@ type quotas struct {
 
 // openQuota opens the engine under the policies, with what the ledger and the
 // journal have; start has to follow.
-func (a *App) openQuota(ctx context.Context, policies *quota.Policies) (*quotas, error) {
+func (a *App) openQuota(ctx context.Context, policies *quota.Policies, nodes *nodeSlots) (*quotas, error) {
 	running, stop := context.WithCancel(context.Background())
-	q := &quotas{objects: a.Store, device: a.Device, log: a.log, running: running, stop: stop}
+	q := &quotas{objects: a.Store, device: a.Device, nodes: nodes, log: a.log, running: running, stop: stop}
 	o := quota.Options{Policies: policies, Clock: time.Now, Notify: q.tell, Node: a.config.Node}
 	if c := a.config.Quota.Redis; len(c.Addresses) > 0 {
 		store, err := c.open(ctx)
@@ -243,7 +244,7 @@ func (q *quotas) lookAfter(find func(uuid.UUID) (*kms.Tenant, error)) {
 		case <-q.running.Done():
 			return
 		case <-busy.C:
-			q.engine.SetUtilisation(utilisation(q.device.Status()))
+			q.engine.SetUtilisation(q.nodes.utilisation(q.device.Status()))
 		case <-reap.C:
 			if found, charged := q.engine.Reap(); found+charged > 0 {
 				q.log.Warn("quota: reservations were not ended in time", slog.Int("found", found), slog.Int("charged", charged))
@@ -290,18 +291,4 @@ func (q *quotas) closeStore() error {
 		return nil
 	}
 	return q.store.Close()
-}
-
-// utilisation is how much of the HSM nodes' slots is busy, in thousandths.
-func utilisation(nodes []kms.NodeStatus) int64 {
-	busy, slots := 0, 0
-	for _, n := range nodes {
-		if n.ID != hsm.EngineID && n.State == kms.NodeUp {
-			busy, slots = busy+min(n.Busy, n.SlotsNow), slots+n.SlotsNow
-		}
-	}
-	if slots == 0 {
-		return 0
-	}
-	return int64(busy) * 1000 / int64(slots)
 }
