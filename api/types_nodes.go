@@ -112,5 +112,5 @@ type NodePlacement struct {
 	Key   uuid.UUID  `json:"key"`
 	Node  kms.NodeID `json:"node"`
 	Since time.Time  `json:"since"`
-	Why   string     `json:"why" doc:"load: its other home was busier than the rest when it was made"`
+	Why   string     `json:"why" doc:"load: its other home was busier than the rest when it was made; rebalancing: it was among the hottest keys of a node that stayed busier than the rest"`
 }

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"uuid"
 )
@@ -51,6 +52,7 @@ type cacheEntry struct {
 	from    source
 	holding *list.List    // of the tenant; holds lru
 	loaded  chan struct{} // closed when handle or err is set
+	busy    atomic.Int64  // ns of slot time since heat was asked for
 
 	handle   Handle
 	err      error
@@ -275,6 +277,33 @@ func (c *handleCache) sources() []source {
 		sources[i] = all[i].from
 	}
 	return sources
+}
+
+// heat returns the loaded keys of tenants with the slot time that they used
+// since it was called last.
+func (c *handleCache) heat() []hot {
+	versions := make(map[uuid.UUID]int) // place in all, by key
+	var all []hot
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.Lock()
+		for _, e := range s.entries {
+			busy := e.busy.Swap(0)
+			if e.from.key == nil {
+				continue
+			}
+			if at, known := versions[e.from.key.ID]; known {
+				if all[at].busy += busy; e.from.version.Number > all[at].version.Number {
+					all[at].source = e.from
+				}
+				continue
+			}
+			versions[e.from.key.ID] = len(all)
+			all = append(all, hot{e.from, busy})
+		}
+		s.mu.Unlock()
+	}
+	return all
 }
 
 // stats returns the number of loaded keys, hits and misses.

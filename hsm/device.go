@@ -104,6 +104,7 @@ type Device struct {
 	log     *slog.Logger
 
 	placement placement
+	balancing sync.Mutex                            // guards the seats' balance
 	slots     atomic.Pointer[func(kms.NodeID, int)] // see FollowSlots
 
 	stop     chan struct{}
@@ -134,6 +135,7 @@ func Open(c Config) (*Device, error) {
 		d.watchers.Go(func() { s.watch(d.stop) })
 	}
 	d.watchers.Go(d.sweep)
+	d.watchers.Go(d.rebalance)
 	return d, nil
 }
 
@@ -481,6 +483,7 @@ func (d *Device) withHandle(n *node, w *kms.Work, call *Call) error {
 		var elapsed time.Duration
 		elapsed, err = n.call(call)
 		w.SlotTime += elapsed
+		entry.busy.Add(int64(elapsed))
 		if err == nil {
 			n.cache.release(entry)
 			return nil

@@ -54,6 +54,7 @@ type seat struct {
 	proving atomic.Bool            // the token is being opened and tested
 	lastErr atomic.Pointer[string] // why no node is open
 	tally   tally
+	balance balance
 	meter   meter
 
 	// Of the goroutine that opens.

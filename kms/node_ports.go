@@ -131,3 +131,7 @@ type KeyPlacement struct {
 // PlacedByLoad is why a new key is at home elsewhere: the node that its hash
 // names was busier than the others.
 const PlacedByLoad = "load"
+
+// PlacedByRebalancing is why a key in use is at home elsewhere: the node that it
+// was at home on stayed busier than the others, and it was among its hottest.
+const PlacedByRebalancing = "rebalancing"
