@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,10 +62,15 @@ func putRates(t testing.TB, c *client.Client, force bool, change func(*quota.Pol
 	return err
 }
 
-// In a service of which nothing was measured the policy's figure is generous;
-// what was sold is counted, and who deletes a tenant can sell it again.
+// In a service of which nothing was measured, or nothing that can be read, the
+// policy's figure is generous; what was sold is counted, and who deletes a tenant
+// can sell it again.
 func TestCapacityIsThePolicysUntilItIsMeasured(t *testing.T) {
-	s := wiretest.Start(t, t.TempDir())
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "capacity.json"), []byte(`{"slot_ns_per_credit":0}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := wiretest.Start(t, dir)
 	operator := capacityClient(t, s.URL, s.Operator)
 	got := readCapacity(t, operator)
 	if got.Source != "configured" || got.PerSecond != 1_000_000 || got.Sellable != 800_000 || got.SlotNsPerCredit != 0 || got.Slots != 8 ||
@@ -305,6 +312,13 @@ func TestAPINodesCountWhatTheOtherSells(t *testing.T) {
 	for i := range 2 {
 		if _, err := onA.CreateTenant(t.Context(), client.CreateTenantInput{Name: fmt.Sprint("t-", i), Tier: client.TierSilver}); err != nil {
 			t.Fatal(err)
+		}
+	}
+	within(t, recovery, "looking at the capacity", func() bool { return b.app.Service.CapacitySeen() != nil })
+	for name, want := range map[string]float64{"sluice_capacity_credits_per_second": 1_000_000, "sluice_capacity_sellable_credits_per_second": 800_000,
+		"sluice_capacity_committed_credits_per_second": 0, "sluice_capacity_oversold": 0, "sluice_capacity_measured": 0} {
+		if got := gauge(t, b, name); got != want { // of the look at the start
+			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
 	if got := readCapacity(t, onB); got.Committed != 2000 || got.Available != 0 || got.Tiers[2].Tenants != 2 {
