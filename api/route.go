@@ -128,7 +128,7 @@ func Routes() []Route {
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), approvalRoutes(), nodeRoutes(), policyRoutes(),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), approvalRoutes(), nodeRoutes(), policyRoutes(), capacityRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

@@ -10,13 +10,15 @@ func tenantRoutes() []Route {
 	group := anyTenant.group
 	return []Route{
 		change(Route{Name: "create-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants", Op: kms.OpCreateTenant,
-			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a tenant"}, createTenant, replayTenant),
+			Success: http.StatusCreated, Errors: makeErrors, Summary: "Create a tenant",
+			Description: capacityDescription}, createTenant, replayTenant),
 		define(Route{Name: "list-tenants", Group: group, Method: http.MethodGet, Path: "/v1/tenants", Op: kms.OpReadTenant,
 			Errors: makeErrors, Query: pageParameters, Summary: "List tenants"}, listTenants),
 		define(Route{Name: "describe-tenant", Group: group, Method: http.MethodGet, Path: "/v1/tenants/{tenant}", Op: kms.OpReadTenant,
 			Errors: keyErrors, Summary: "Describe a tenant"}, describeTenant),
 		change(Route{Name: "update-tenant", Group: group, Method: http.MethodPatch, Path: "/v1/tenants/{tenant}", Op: kms.OpUpdateTenant,
-			Errors: makeErrors, Summary: "Change a tenant's tier or its consent to SEALED keys"}, updateTenant, replayTenant),
+			Errors: makeErrors, Summary: "Change a tenant's tier or its consent to SEALED keys",
+			Description: capacityDescription}, updateTenant, replayTenant),
 		change(Route{Name: "suspend-tenant", Group: group, Method: http.MethodPost, Path: "/v1/tenants/{tenant}/suspend", Op: kms.OpUpdateTenant,
 			Errors: makeErrors, Summary: "Suspend a tenant",
 			Description: "Its credentials get permission_denied until it is resumed."}, setTenantState(kms.TenantSuspended), replayTenant),
@@ -32,7 +34,7 @@ func tenantRoutes() []Route {
 
 func createTenant(c *call, in *CreateTenantRequest) (*TenantResponse, error) {
 	t, err := c.service.CreateTenant(c.context, &c.ticket, kms.CreateTenantInput{
-		Name: in.Name, Tier: in.Tier, AllowSealed: in.AllowSealed, Domain: in.Domain,
+		Name: in.Name, Tier: in.Tier, AllowSealed: in.AllowSealed, Domain: in.Domain, Force: in.Force,
 	})
 	if err := c.carriedOut(err); err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func updateTenant(c *call, in *UpdateTenantRequest) (*TenantResponse, error) {
 		return nil, kms.Errorf(kms.KindInvalidArgument, "body: give at least one of %s", c.route.shape.known)
 	}
 	return c.tenantOr(c.service.UpdateTenant(c.context, &c.ticket, c.object(0),
-		kms.TenantChange{Tier: in.Tier, AllowSealed: in.AllowSealed}))
+		kms.TenantChange{Tier: in.Tier, AllowSealed: in.AllowSealed}, in.Force))
 }
 
 func deleteTenant(c *call, _ *NoBody) (*TenantResponse, error) {
@@ -82,7 +84,7 @@ func deleteTenant(c *call, _ *NoBody) (*TenantResponse, error) {
 
 func setTenantState(state kms.TenantState) func(*call, *Empty) (*TenantResponse, error) {
 	return func(c *call, _ *Empty) (*TenantResponse, error) {
-		return c.tenantOr(c.service.UpdateTenant(c.context, &c.ticket, c.object(0), kms.TenantChange{State: &state}))
+		return c.tenantOr(c.service.UpdateTenant(c.context, &c.ticket, c.object(0), kms.TenantChange{State: &state}, false))
 	}
 }
 

@@ -29,16 +29,16 @@ func policyRoutes() []Route {
 		change(Route{Name: "put-policy", Group: group, Method: http.MethodPut, Path: "/v1/policy", Op: kms.OpPutPolicy,
 			Errors: putErrors, Summary: "Put a policy into force",
 			Description: "It becomes the next version, which is in force on this API node with the answer and on the others within a second. " +
-				"A document with mistakes changes nothing: check-policy tells what is wrong."},
+				"A document with mistakes changes nothing: check-policy tells what is wrong. " + capacityDescription},
 			func(c *call, in *PutPolicyRequest) (*PutPolicyResponse, error) {
 				return c.policyOr(c.service.PutPolicy(c.context, &c.ticket, kms.PutPolicyInput{
-					Previous: uint64(in.Previous), Document: in.Document, Comment: in.Comment}))
+					Previous: uint64(in.Previous), Document: in.Document, Comment: in.Comment, Force: in.Force}))
 			}, replayPolicy),
 		change(Route{Name: "rollback-policy", Group: group, Method: http.MethodPost, Path: "/v1/policy/rollback", Op: kms.OpPutPolicy,
 			Errors: putErrors, Summary: "Put an earlier policy into force again",
-			Description: "Its document becomes the next version: the history only grows."},
+			Description: "Its document becomes the next version: the history only grows. " + capacityDescription},
 			func(c *call, in *RollbackPolicyRequest) (*PutPolicyResponse, error) {
-				return c.policyOr(c.service.RollbackPolicy(c.context, &c.ticket, uint64(*in.Version), in.Comment))
+				return c.policyOr(c.service.RollbackPolicy(c.context, &c.ticket, uint64(*in.Version), in.Comment, in.Force))
 			}, replayPolicy),
 	}
 }

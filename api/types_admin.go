@@ -47,12 +47,14 @@ type CreateTenantRequest struct {
 	Tier        kms.Tier `json:"tier" doc:"Absent: free"`
 	AllowSealed bool     `json:"allow_sealed" doc:"Whether keys that no HSM offers become SEALED without the request saying so"`
 	Domain      string   `json:"domain" doc:"Name or id of the domain of HSM nodes that its keys live in, for good. Absent: the default one" maxlen:"MaxNameLength"`
+	Force       bool     `json:"force" doc:"Create it although the HSMs cannot keep what its tier promises"`
 }
 
 // UpdateTenantRequest is the body of update-tenant; what is absent stays.
 type UpdateTenantRequest struct {
 	Tier        *kms.Tier `json:"tier"`
 	AllowSealed *bool     `json:"allow_sealed"`
+	Force       bool      `json:"force" doc:"Raise the tier although the HSMs cannot keep what it promises"`
 }
 
 // Project is a namespace inside a tenant.

@@ -107,12 +107,14 @@ type PutPolicyRequest struct {
 	Document PolicyDocument `json:"document" api:"required"`
 	Previous uint32         `json:"previous" doc:"Newest stored version that you know of, 0 for none: another one is refused"`
 	Comment  string         `json:"comment" maxlen:"MaxPolicyComment" doc:"Why, for the history"`
+	Force    bool           `json:"force" doc:"Put it although the HSMs cannot keep the rates that it raises"`
 }
 
 // RollbackPolicyRequest is the body of rollback-policy.
 type RollbackPolicyRequest struct {
 	Version *uint32 `json:"version" api:"required" doc:"Whose document to put again; 0 is the policy that Sluice comes with"`
 	Comment string  `json:"comment" maxlen:"MaxPolicyComment" doc:"Absent: that it is a return to the version"`
+	Force   bool    `json:"force" doc:"Put it although the HSMs cannot keep the rates that it raises"`
 }
 
 // PutPolicyResponse is the version that was made.

@@ -120,6 +120,9 @@ type PutPolicyInput struct {
 	// (PolicyOutput.Stored), 0 for none: with another one the call is refused.
 	Previous uint32 `json:"previous"`
 	Comment  string `json:"comment,omitzero"` // why, for the history; at most 1024 bytes
+	// Force puts it although the HSMs cannot keep the rates that it raises: see
+	// ReasonCapacity.
+	Force bool `json:"force,omitzero"`
 }
 
 // PutPolicy puts a policy into force, as the next version. See Approval: it
@@ -132,6 +135,7 @@ func (c *Client) PutPolicy(ctx context.Context, in PutPolicyInput) (*PutPolicyOu
 type RollbackPolicyInput struct {
 	Version uint32 `json:"version"` // 0 is the policy that Sluice comes with
 	Comment string `json:"comment,omitzero"`
+	Force   bool   `json:"force,omitzero"` // as in PutPolicyInput
 }
 
 // RollbackPolicy puts the document of an earlier version into force again, as

@@ -70,6 +70,9 @@ type CreateTenantInput struct {
 	// Domain is the name or id of the domain of HSM nodes that the tenant's
 	// keys live in, for good; "": the default one.
 	Domain string `json:"domain,omitzero"`
+	// Force makes it although the HSMs cannot keep what its tier promises: see
+	// ReasonCapacity.
+	Force bool `json:"force,omitzero"`
 }
 
 // CreateTenant makes a tenant with its project "default". It takes an
@@ -99,6 +102,8 @@ func (c *Client) ListTenants(ctx context.Context) iter.Seq2[*Tenant, error] {
 type UpdateTenantInput struct {
 	Tier        Tier  `json:"tier,omitzero"`
 	AllowSealed *bool `json:"allow_sealed,omitzero"`
+	// Force raises the tier although the HSMs cannot keep what it promises.
+	Force bool `json:"force,omitzero"`
 }
 
 // UpdateTenant changes a tenant's tier or its consent to SEALED keys.

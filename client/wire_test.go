@@ -199,6 +199,9 @@ var calls = []struct {
 	{"CreateTenant", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.CreateTenant(ctx, client.CreateTenantInput{Name: "acme", Tier: client.TierGold, AllowSealed: true}))
 	}, "POST", "/v1/tenants", `{"name":"acme","tier":"gold","allow_sealed":true}`},
+	{"CreateTenant beyond the capacity", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateTenant(ctx, client.CreateTenantInput{Name: "acme", Force: true}))
+	}, "POST", "/v1/tenants", `{"name":"acme","force":true}`},
 	{"GetTenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetTenant(ctx, "acme")) },
 		"GET", "/v1/tenants/acme", ""},
 	{"ListTenants", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListTenants(ctx)) },
@@ -206,6 +209,9 @@ var calls = []struct {
 	{"UpdateTenant", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.UpdateTenant(ctx, "acme", client.UpdateTenantInput{Tier: client.TierSilver, AllowSealed: new(bool)}))
 	}, "PATCH", "/v1/tenants/acme", `{"tier":"silver","allow_sealed":false}`},
+	{"UpdateTenant beyond the capacity", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.UpdateTenant(ctx, "acme", client.UpdateTenantInput{Tier: client.TierGold, Force: true}))
+	}, "PATCH", "/v1/tenants/acme", `{"tier":"gold","force":true}`},
 	{"SuspendTenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.SuspendTenant(ctx, "acme")) },
 		"POST", "/v1/tenants/acme/suspend", ""},
 	{"ResumeTenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.ResumeTenant(ctx, "acme")) },
@@ -243,9 +249,16 @@ var calls = []struct {
 	{"PutPolicy", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.PutPolicy(ctx, client.PutPolicyInput{Document: []byte(`{"gate":{}}`), Previous: 3, Comment: "more for gold"}))
 	}, "PUT", "/v1/policy", `{"document":{"gate":{}},"previous":3,"comment":"more for gold"}`},
+	{"PutPolicy beyond the capacity", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.PutPolicy(ctx, client.PutPolicyInput{Document: []byte(`{"gate":{}}`), Force: true}))
+	}, "PUT", "/v1/policy", `{"document":{"gate":{}},"previous":0,"force":true}`},
+	{"RollbackPolicy beyond the capacity", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RollbackPolicy(ctx, client.RollbackPolicyInput{Version: 2, Force: true}))
+	}, "POST", "/v1/policy/rollback", `{"version":2,"force":true}`},
 	{"RollbackPolicy", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.RollbackPolicy(ctx, client.RollbackPolicyInput{}))
 	}, "POST", "/v1/policy/rollback", `{"version":0}`},
+	{"Capacity", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Capacity(ctx)) }, "GET", "/v1/capacity", ""},
 	{"Quota", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Quota(ctx, "")) }, "GET", "/v1/quota", ""},
 	{"Quota of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Quota(ctx, "a/b")) },
 		"GET", "/v1/tenants/a%2Fb/quota", ""},

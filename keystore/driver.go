@@ -59,6 +59,9 @@ type TenantDriver interface {
 	// CountObjects counts a tenant's keys that are not destroyed, and its
 	// credentials that are neither revoked nor expired at Now.
 	CountObjects(context.Context, CountObjectsParams) (ObjectCounts, error)
+	// CountTenants counts the tenants that are not deleted, but Except, by
+	// tier.
+	CountTenants(context.Context, CountTenantsParams) ([]*TenantCountRow, error)
 
 	Project(context.Context, ProjectParams) (*ProjectRow, error)
 	ListProjects(context.Context, ListProjectsParams) ([]*ProjectRow, error)

@@ -30,6 +30,8 @@ type (
 	// ObjectCounts is how many objects a tenant has.
 	ObjectCounts struct{ Keys, Credentials int64 }
 
+	CountTenantsParams struct{ Except string } // by its name
+
 	ProjectParams struct {
 		Tenant uuid.UUID
 		Name   string
@@ -80,6 +82,12 @@ type TenantRow struct {
 	Erased            Integer
 	Shredded          Integer
 	Code              CodeRow
+}
+
+// TenantCountRow is how many tenants a tier has, as it was found.
+type TenantCountRow struct {
+	Tier  Text
+	Count Integer
 }
 
 // ProjectRecord is a project as it is written.

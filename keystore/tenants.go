@@ -2,6 +2,7 @@ package keystore
 
 import (
 	"context"
+	"slices"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -184,6 +185,27 @@ func (s *Store) ListTenants(ctx context.Context, page kms.Page) ([]*kms.Tenant, 
 		damaged:     s.damaged,
 	}
 	return l.page(ctx, page)
+}
+
+// CountTenants implements kms.Tenants. What is of no known tier is counted as
+// free, which is what it has.
+func (s *Store) CountTenants(ctx context.Context) (map[kms.Tier]int64, error) {
+	if _, err := s.coder(); err != nil {
+		return nil, err
+	}
+	rows, err := s.driver.CountTenants(ctx, CountTenantsParams{Except: kms.SystemTenantName})
+	if err != nil {
+		return nil, translate(err)
+	}
+	counts := make(map[kms.Tier]int64, len(rows))
+	for _, row := range rows {
+		tier := kms.Tier(row.Tier.String)
+		if !slices.Contains(kms.Tiers(), tier) {
+			tier = kms.TierFree
+		}
+		counts[tier] += row.Count.Int64
+	}
+	return counts, nil
 }
 
 // CreateProject implements kms.Tenants. ErrNotFound when there is no such

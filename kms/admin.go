@@ -15,12 +15,16 @@ type CreateTenantInput struct {
 	Tier        Tier // "": free, the most conservative
 	AllowSealed bool
 	Domain      string // id or name of the domain that its keys live in; "": the default one
+	Force       bool   // make it although the pool cannot keep its baseline
 }
 
 // CreateTenant makes a tenant with its sealing key and its default project.
+// KindConflict, with ReasonCapacity, when the pool cannot keep its baseline,
+// unless it is forced.
 func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantInput) (*Tenant, error) {
 	tenant := &Tenant{ID: newID(), Name: in.Name, Tier: in.Tier, State: TenantActive, AllowSealed: in.AllowSealed, Revision: 1}
 	var domain uuid.UUID
+	sale := s.tenantSale(func(b *Baselines) int64 { return b.Of(tenant.ID, tenant.Tier) })
 	err := s.run(ctx, t, &task{op: OpCreateTenant,
 		prepare: func(t *Ticket) (err error) {
 			if !ValidName(in.Name) {
@@ -33,14 +37,17 @@ func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantIn
 			if err = checkTier(tenant.Tier); err == nil {
 				domain, err = s.domain(in.Domain)
 			}
-			return err
+			if err != nil {
+				return err
+			}
+			return s.refuseSale(ctx, t, in.Force, sale)
 		},
 		store: func(ctx context.Context, t *Ticket) (err error) {
 			if tenant.Sealing, err = s.device.NewSealingKey(ctx, tenant.ID, domain); err != nil {
 				return err
 			}
 			tenant.Created = s.clock()
-			return s.tenants.CreateTenant(ctx, tenant)
+			return s.sell(ctx, t, in.Force, sale, func() error { return s.tenants.CreateTenant(ctx, tenant) })
 		},
 	})
 	if err != nil {
@@ -88,9 +95,18 @@ func (s *Service) ListTenants(ctx context.Context, t *Ticket, page Page) (tenant
 }
 
 // UpdateTenant changes a tenant's tier, state or consent to SEALED keys. The
-// system tenant cannot be suspended: nobody could resume it.
-func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, change TenantChange) (*Tenant, error) {
+// system tenant cannot be suspended: nobody could resume it. KindConflict, with
+// ReasonCapacity, when the pool cannot keep a higher tier's baseline, unless it
+// is forced. A suspended tenant's baseline stays sold, so that it can always be
+// resumed.
+func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, change TenantChange, force bool) (*Tenant, error) {
 	var tenant *Tenant
+	sale := s.tenantSale(func(b *Baselines) int64 {
+		if change.Tier == nil || tenant.Name == SystemTenantName {
+			return 0
+		}
+		return b.Of(tenant.ID, *change.Tier) - b.Of(tenant.ID, tenant.Tier)
+	})
 	err := s.run(ctx, t, &task{op: OpUpdateTenant,
 		prepare: func(t *Ticket) (err error) {
 			if change.Tier != nil {
@@ -108,11 +124,16 @@ func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, chang
 			if tenant.Name == SystemTenantName && change.State != nil && *change.State != TenantActive {
 				return Errorf(KindConflict, "the system tenant cannot be suspended")
 			}
-			return nil
+			return s.refuseSale(ctx, t, force, sale)
 		},
-		store: func(ctx context.Context, t *Ticket) (err error) {
-			tenant, err = s.tenants.UpdateTenant(ctx, tenant.ID, tenant.Revision, change)
-			return concurrently(err)
+		store: func(ctx context.Context, t *Ticket) error {
+			return s.sell(ctx, t, force, sale, func() error {
+				changed, err := s.tenants.UpdateTenant(ctx, tenant.ID, tenant.Revision, change)
+				if err == nil {
+					tenant = changed
+				}
+				return concurrently(err)
+			})
 		}})
 	if err != nil {
 		return nil, err

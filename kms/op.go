@@ -70,6 +70,7 @@ const (
 	OpCheckPolicy      Op = "check-policy"
 	OpPutPolicy        Op = "put-policy"
 	OpReadQuota        Op = "read-quota"
+	OpReadCapacity     Op = "read-capacity"
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
 )
@@ -181,6 +182,7 @@ var ops = []OpInfo{
 	{Op: OpReadNodes, Class: ClassRead, Family: "operator"},
 	{Op: OpSetNodeMode, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpTestNode, Class: ClassManage, Family: "operator"},
+	{Op: OpReadCapacity, Class: ClassRead, Family: "operator"},
 	{Op: OpReadPolicy, Class: ClassRead, Family: "operator"},
 	{Op: OpCheckPolicy, Class: ClassRead, Family: "operator"},
 	{Op: OpPutPolicy, Class: ClassManage, Family: "operator", Changes: true, TwoOperators: true},

@@ -152,19 +152,23 @@ type PutPolicyInput struct {
 	Previous uint64
 	Document []byte
 	Comment  string
+	// Force puts it although the pool cannot keep the baselines that it raises.
+	Force bool
 }
 
 // PutPolicy stores a document as the next version and puts it into force: here
 // at once, on the other API nodes within a second. It can lift every limit, so
 // it takes two operators where the service is set so. KindPreconditionFailed
-// when another version was stored meanwhile.
+// when another version was stored meanwhile; KindConflict, with ReasonCapacity,
+// when it raises baselines beyond what the pool can keep, unless it is forced.
 func (s *Service) PutPolicy(ctx context.Context, t *Ticket, in PutPolicyInput) (*PolicyVersion, error) {
 	return s.putPolicy(ctx, t, func() (PutPolicyInput, error) { return in, nil })
 }
 
 // RollbackPolicy puts the document of an earlier version, or of the policy
 // that Sluice comes with for 0, as the next version. An empty comment says so.
-func (s *Service) RollbackPolicy(ctx context.Context, t *Ticket, version uint64, comment string) (*PolicyVersion, error) {
+// For force, see PutPolicy.
+func (s *Service) RollbackPolicy(ctx context.Context, t *Ticket, version uint64, comment string, force bool) (*PolicyVersion, error) {
 	if comment == "" {
 		comment = "back to version " + policyResource(version)
 	}
@@ -174,35 +178,42 @@ func (s *Service) RollbackPolicy(ctx context.Context, t *Ticket, version uint64,
 			return PutPolicyInput{}, err
 		}
 		previous, err := s.policies.NewestPolicy(ctx)
-		return PutPolicyInput{Previous: previous, Document: p.Document, Comment: comment}, err
+		return PutPolicyInput{Previous: previous, Document: p.Document, Comment: comment, Force: force}, err
 	})
 }
 
 func (s *Service) putPolicy(ctx context.Context, t *Ticket, find func() (PutPolicyInput, error)) (*PolicyVersion, error) {
 	var p *PolicyVersion
+	var in PutPolicyInput
 	err := s.run(ctx, t, &task{op: OpPutPolicy,
-		prepare: func(t *Ticket) error {
-			in, err := find()
-			if err != nil {
+		prepare: func(t *Ticket) (err error) {
+			if in, err = find(); err != nil {
 				return err
 			}
-			p, err = s.nextPolicy(ctx, t, in)
-			return err
+			if p, err = s.nextPolicy(ctx, t, in); err != nil {
+				return err
+			}
+			return s.refuseSale(ctx, t, in.Force, s.policySale(p.Document))
 		},
 		act: func(context.Context, *Ticket) (*act, error) {
 			// The digest lets the second operator compare it with a file.
-			return &act{resource: fmt.Sprintf("policy version %d, SHA-256 %x", p.Version, p.Digest),
-				arguments: [][]byte{p.Document, []byte(p.Comment)}}, nil
+			resource := fmt.Sprintf("policy version %d, SHA-256 %x", p.Version, p.Digest)
+			if in.Force {
+				resource += ", even if it sells more than the HSMs can do"
+			}
+			return &act{resource: resource, arguments: [][]byte{p.Document, []byte(p.Comment)}}, nil
 		},
 		store: func(ctx context.Context, t *Ticket) error {
 			p.Created = s.clock()
-			if err := s.policies.PutPolicy(ctx, p); err != nil {
-				return err
-			}
-			// It is stored: what keeps it from being in force now is tried
-			// again by the sync, and shown.
-			_ = s.followPolicy(ctx)
-			return nil
+			return s.sell(ctx, t, in.Force, s.policySale(p.Document), func() error {
+				if err := s.policies.PutPolicy(ctx, p); err != nil {
+					return err
+				}
+				// It is stored: what keeps it from being in force now is tried
+				// again by the sync, and shown.
+				_ = s.followPolicy(ctx)
+				return nil
+			})
 		}})
 	if err != nil {
 		return nil, err

@@ -293,12 +293,12 @@ func TestRollbackPutsAnEarlierDocumentAsANewVersion(t *testing.T) {
 		document string
 		noted    string
 	}{{1, "", "first", "back to version 1"}, {0, "undo all", "default", "undo all"}} {
-		p, err := s.svc.RollbackPolicy(t.Context(), s.operatorTicket(t), c.to, c.comment)
+		p, err := s.svc.RollbackPolicy(t.Context(), s.operatorTicket(t), c.to, c.comment, false)
 		if err != nil || p.Version != uint64(3+i) || string(p.Document) != c.document || p.Comment != c.noted {
 			t.Errorf("%+v, %v", p, err)
 		}
 	}
-	if _, err := s.svc.RollbackPolicy(t.Context(), s.operatorTicket(t), 9, ""); err != kms.ErrNotFound {
+	if _, err := s.svc.RollbackPolicy(t.Context(), s.operatorTicket(t), 9, "", false); err != kms.ErrNotFound {
 		t.Errorf("to a version that is not there: %v", err)
 	}
 	if p := s.state(t); p.Version != 4 || string(p.Document) != "default" {

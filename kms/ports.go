@@ -59,6 +59,10 @@ type Tenants interface {
 	// KindPreconditionFailed otherwise.
 	UpdateTenant(ctx context.Context, id uuid.UUID, revision uint64, change TenantChange) (*Tenant, error)
 	ListTenants(ctx context.Context, page Page) ([]*Tenant, string, error)
+	// CountTenants counts the tenants that are not deleted by tier, the system
+	// tenant left out. It believes the database: the rows are not
+	// authenticated.
+	CountTenants(ctx context.Context) (map[Tier]int64, error)
 	// CreateProject: KindConflict when the tenant has a project of that name.
 	CreateProject(ctx context.Context, p *Project) error
 	// Project: ErrNotFound when the tenant has no such project.

@@ -46,9 +46,9 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
 			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes,
-			kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy, kms.OpApprove, kms.OpReadApprovals}},
+			kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy, kms.OpApprove, kms.OpReadApprovals}},
 		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes,
-			kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpReadApprovals}},
+			kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpReadApprovals}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,11 +187,11 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		{"role:key-user:orders-*", acme, uses},
 		{"role:key-user:invoices-*", acme, elsewhere},
 		{"role:tenant-admin", acme, append(slices.Clone(administration), kms.OpReadQuota)},
-		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadPolicy, kms.OpCheckPolicy,
+		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy,
 			kms.OpReadApprovals, kms.OpReadQuota}},
 		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota}},
 		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant,
-			kms.OpReadNodes, kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy,
+			kms.OpReadNodes, kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy,
 			kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota}, administration...)},
 	} {
 		t.Run(c.tenant.Name+" "+c.role, func(t *testing.T) {

@@ -49,6 +49,7 @@ type stage struct {
 	approvals   *approvalBook
 	policies    *policyBook
 	engine      *policyFake
+	sales       stageSales
 	// decidedUnder is the version of the policy under which requests are
 	// admitted; 0: it is not told.
 	decidedUnder uint64
@@ -99,7 +100,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	}
 	s.svc = kms.NewService(kms.Config{
 		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
-		Policies: s.policies, PolicyEngine: s.engine,
+		Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales,
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"uuid"
 )
@@ -25,6 +26,10 @@ type Service struct {
 	policies    Policies
 	engine      PolicyEngine
 	followed    followedPolicy
+
+	planner      CapacityPlanner
+	selling      sync.Mutex // one act at a time that can oversell the pool
+	capacitySeen atomic.Pointer[Capacity]
 
 	twoOperators bool
 	copiesLive   time.Duration // after a tenant's deletion: see Config.RootRotation
@@ -60,6 +65,8 @@ type Config struct {
 	Policies    Policies
 	// PolicyEngine holds the policy in force, whose version is in every entry.
 	PolicyEngine PolicyEngine
+	// Capacity plans what may be promised to tenants.
+	Capacity CapacityPlanner
 
 	// TwoOperators tells whether the operations so marked need the approval of
 	// a second operator; false: one is enough.
@@ -89,7 +96,7 @@ func NewService(c Config) *Service {
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
 		approvals: c.Approvals, deletions: c.Deletions, nodes: c.Nodes,
-		policies: c.Policies, engine: c.PolicyEngine,
+		policies: c.Policies, engine: c.PolicyEngine, planner: c.Capacity,
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),

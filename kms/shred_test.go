@@ -281,7 +281,7 @@ func TestDeletionSetsTheDateByWhichCopiesAreVoid(t *testing.T) {
 		t.Errorf("deleted again: %v", err)
 	}
 	active := kms.TenantActive
-	if _, err := s.svc.UpdateTenant(context.Background(), s.operatorTicket(t), "acme", kms.TenantChange{State: &active}); kms.KindOf(err) != kms.KindConflict {
+	if _, err := s.svc.UpdateTenant(context.Background(), s.operatorTicket(t), "acme", kms.TenantChange{State: &active}, false); kms.KindOf(err) != kms.KindConflict {
 		t.Errorf("resumed: %v", err)
 	}
 	_, _, err = s.svc.CreateCredential(context.Background(), s.operatorTicket(t), "acme", kms.CreateCredentialInput{Name: "x", Scopes: []string{"key:*"}})

@@ -88,6 +88,13 @@
 // each change, half a bucket after a loss, one request a node of a total, and
 // the slots of emergency while a node waits for its first lease.
 //
+// # Capacity
+//
+// A baseline is kept only while all baselines together are less than the HSMs
+// can do. Throughput measures the slot time of a credit from what they
+// complete, and PlanCapacity decides how much of it can still be sold. Neither
+// limits a request: they are for operators who make tenants and policies.
+//
 // # Locks
 //
 // Tenants are spread over shards by their id, each with a lock of its own; no

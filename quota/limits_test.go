@@ -130,6 +130,7 @@ credential, its scopes or a missing object, which costs ` + "{costs.refused_micr
 | Hot-spot breaker of a key | opens at {hot_spot_breaker.min_calls} calls of which more than {hot_spot_breaker.bad_percent} % are refused by the key's bucket within {hot_spot_breaker.window_seconds} s; for {hot_spot_breaker.open_seconds} s, doubling to {hot_spot_breaker.max_open_seconds} s; then one probe |
 | Failure breaker of a key | opens at {failure_breaker.min_bad} failures of the key's or the HSM's that are more than {failure_breaker.bad_percent} % within {failure_breaker.window_seconds} s; as long as the other; 503 ` + "`reduced_capacity`, `KEY_FAILING`" + ` |
 | A request whose end nobody tells | counts as in flight for {reservations.timeout_seconds} s, is charged after {reservations.charge_after_hours} h unless the journal says otherwise |
+| All tenants' rates together | at most {gate.capacity_percent} % of what the HSMs can do, which is measured; until it was, of {capacity.credits_per_second} credits/s. An operator who would sell more is refused, 409 ` + "`conflict`, `capacity`" + `, unless he forces it |
 | Work that ran and failed | gives back to the bucket at most {reservations.refund_percent} % of the rate; the totals have all of it back |
 `))
 	return b.String()

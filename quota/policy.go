@@ -27,6 +27,7 @@ type Policy struct {
 	Failures     BreakerRules     `json:"failure_breaker"`
 	CostBreaker  CostBreakerRules `json:"cost_breaker"`
 	Gate         GateLines        `json:"gate"`
+	Capacity     CapacityRules    `json:"capacity"`
 	Leases       LeaseRules       `json:"leases"`
 	Freshness    FreshnessRules   `json:"freshness"`
 	Secrets      SecretRules      `json:"secrets"`
@@ -147,7 +148,15 @@ type GateLines struct {
 	HysteresisPercent int64 `json:"hysteresis_percent" range:"0:50"`
 	TenantPercent     int64 `json:"tenant_percent" range:"1:100"` // hard cap of one tenant
 	AgingPercent      int64 `json:"aging_percent" range:"1:50"`
-	CapacityPercent   int64 `json:"capacity_percent" range:"1:100"` // of what was measured, that may be sold
+	CapacityPercent   int64 `json:"capacity_percent" range:"1:100"` // of what the pool can do, that may be sold
+}
+
+// CapacityRules are those of what may be sold of the pool, beside
+// GateLines.CapacityPercent.
+type CapacityRules struct {
+	// CreditsPerSecond is what the pool is taken to do until it was measured;
+	// 0: nobody knows, and nothing is refused until then.
+	CreditsPerSecond int64 `json:"credits_per_second" range:"0:1000000000"`
 }
 
 // LeaseRules are those of limits that several nodes share.

@@ -8,6 +8,14 @@ const (
 	tib     = 1 << 40
 )
 
+// unmeasuredCapacity is what a pool of which nobody knows anything is taken to
+// do, in credits per second: a hundred slots on which a credit takes the 100 µs
+// of an SM2 signature on a slow token. Of a smaller pool it promises too much,
+// so that trying Sluice out is never refused by a guess; a pool in production
+// is measured within minutes of load, and its operator knows the vendor's
+// figures before.
+const unmeasuredCapacity = million
+
 // DefaultPolicy returns the numbers that Sluice comes with.
 func DefaultPolicy() *Policy {
 	return &Policy{
@@ -25,6 +33,7 @@ func DefaultPolicy() *Policy {
 		Gate: GateLines{
 			SafePercent: 85, HardPercent: 95, HysteresisPercent: 3, TenantPercent: 40, AgingPercent: 10, CapacityPercent: 80,
 		},
+		Capacity:  CapacityRules{CreditsPerSecond: unmeasuredCapacity},
 		Leases:    LeaseRules{TickMs: 100, PeriodMs: 250, SlotsTTLMs: 3000, DownMs: 2000},
 		Freshness: FreshnessRules{MetadataSeconds: 30, RevocationSeconds: 1},
 		Secrets: SecretRules{

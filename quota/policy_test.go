@@ -114,6 +114,10 @@ func TestMistakeInAPolicyIsRefusedByItsPath(t *testing.T) {
 		{"cost_breaker.recover_percent", func(p *Policy) { p.CostBreaker.RecoverPercent = 200 }},
 		{"gate.safe_percent", func(p *Policy) { p.Gate.SafePercent = 95 }},
 		{"gate.hysteresis_percent", func(p *Policy) { p.Gate.SafePercent, p.Gate.HysteresisPercent = 3, 3 }},
+		{"gate.capacity_percent", func(p *Policy) { p.Gate.CapacityPercent = 0 }},
+		{"gate.capacity_percent", func(p *Policy) { p.Gate.CapacityPercent = 101 }},
+		{"capacity.credits_per_second", func(p *Policy) { p.Capacity.CreditsPerSecond = -1 }},
+		{"capacity.credits_per_second", func(p *Policy) { p.Capacity.CreditsPerSecond = 1_000_000_001 }},
 		{"leases.period_ms", func(p *Policy) { p.Leases.PeriodMs = 199 }},
 		{"leases.slots_ttl_ms", func(p *Policy) { p.Leases.SlotsTTLMs = 199 }},
 		{"leases.down_ms", func(p *Policy) { p.Leases.DownMs = 249 }},
@@ -156,6 +160,23 @@ func TestMistakeInAPolicyIsRefusedByItsPath(t *testing.T) {
 				t.Errorf("got %v, want a mistake at %s", mistake, tt.path)
 			}
 		})
+	}
+}
+
+// A policy that was stored before there was a capacity in it stays valid: then
+// nobody knows it.
+func TestPolicyWithoutACapacityKnowsNone(t *testing.T) {
+	whole := string(document(t, DefaultPolicy()))
+	without := strings.Replace(whole, `"capacity":{"credits_per_second":1000000},`, "", 1)
+	if without == whole {
+		t.Fatal("the policy has no capacity")
+	}
+	p, err := ParsePolicy([]byte(without))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := PlanCapacity(nil, p.Baselines(), 8, kms.Sold{Committed: 1e9}); c.Source != kms.CapacityUnknown || c.Oversold() {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -78,6 +78,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadPolicy:     1,
 	kms.OpTestNode:       5,
 	kms.OpReadQuota:      1,
+	kms.OpReadCapacity:   1,
 
 	kms.OpReadApprovals: 1,
 	kms.OpImportParams:  1,

@@ -24,6 +24,9 @@ const (
 	selectDueDeletions = `SELECT due_deletions($1, $2, $3)`
 	countObjects       = `SELECT (SELECT count(*) FROM keys WHERE tenant = $1 AND state <> 'DESTROYED'),
 		(SELECT count(*) FROM credentials WHERE tenant = $1 AND revoked IS NULL AND (expires IS NULL OR expires > $2))`
+	// The function sees the tenants of all; bigint's largest is no limit.
+	countTenants = `SELECT tier, count(*) FROM tenants_after('', 9223372036854775807)
+		WHERE deleted_at IS NULL AND name <> $1 GROUP BY tier`
 
 	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = $1 AND name = $2`
 	listProjects  = `SELECT name, created, mac, mac_version FROM projects
@@ -103,6 +106,16 @@ func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (
 func (db *DB) CountObjects(ctx context.Context, p keystore.CountObjectsParams) (n keystore.ObjectCounts, err error) {
 	err = db.row(ctx, p.Tenant, []any{&n.Keys, &n.Credentials}, countObjects, id(p.Tenant), moment(p.Now))
 	return n, err
+}
+
+// CountTenants implements keystore.TenantDriver.
+func (db *DB) CountTenants(ctx context.Context, p keystore.CountTenantsParams) (all []*keystore.TenantCountRow, err error) {
+	err = db.list(ctx, everybody, func(rows pgx.Rows) error {
+		r := new(keystore.TenantCountRow)
+		all = append(all, r)
+		return rows.Scan(&r.Tier, &r.Count)
+	}, countTenants, p.Except)
+	return all, err
 }
 
 func projectTargets(r *keystore.ProjectRow) []any {

@@ -184,6 +184,7 @@ var statementsWithoutTenant = map[string]string{
 	"selectCredentialForAuthentication": "finds out the tenant",
 	"selectTenantID":                    "finds the tenant of a name, for operators",
 	"listTenants":                       "lists tenants, for operators",
+	"countTenants":                      "counts tenants, for operators",
 	"selectSystemSecrets":               "the service's own",
 	"deleteExpiredClaims":               "housekeeping",
 	"selectRowAuthentication":           "the database's own",

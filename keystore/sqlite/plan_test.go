@@ -16,6 +16,7 @@ var readWhole = map[string]string{
 	selectRowAuthentication: "a table of one row",
 	sealRowAuthentication:   "a table of one row",
 	listNodeSettings:        "a table of one row per node",
+	countTenants:            "counts them for an operator who sells capacity",
 }
 
 // TestNoStatementReadsAWholeTable asks for the plan of every statement. Plans

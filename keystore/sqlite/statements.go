@@ -10,7 +10,7 @@ import (
 var (
 	readStatements = []string{
 		selectTenant, selectTenantID, listTenants, selectProject, listProjects,
-		selectDueDeletions, countObjects, selectKey, listKeys, listKeysOfProject, selectDueKeys, selectNonces,
+		selectDueDeletions, countObjects, countTenants, selectKey, listKeys, listKeysOfProject, selectDueKeys, selectNonces,
 		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,

@@ -25,6 +25,8 @@ const (
 		WHERE state IN ('DELETING', 'DELETED') AND (state = 'DELETING' OR void_at <= ?) AND id > ? ORDER BY id LIMIT ?`
 	countObjects = `SELECT (SELECT count(*) FROM keys WHERE tenant = ?1 AND state <> 'DESTROYED'),
 		(SELECT count(*) FROM credentials WHERE tenant = ?1 AND revoked IS NULL AND (expires IS NULL OR expires > ?2))`
+	// It reads the whole table: an operator sells capacity now and then.
+	countTenants = `SELECT tier, count(*) FROM tenants WHERE deleted_at IS NULL AND name <> ? GROUP BY tier`
 
 	selectProject = `SELECT name, created, mac, mac_version FROM projects WHERE tenant = ? AND name = ?`
 	listProjects  = `SELECT name, created, mac, mac_version FROM projects
@@ -101,6 +103,16 @@ func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (
 func (db *DB) CountObjects(ctx context.Context, p keystore.CountObjectsParams) (n keystore.ObjectCounts, err error) {
 	err = db.row(ctx, countObjects, p.Tenant[:], p.Now).Scan(&n.Keys, &n.Credentials)
 	return n, db.translate(err)
+}
+
+// CountTenants implements keystore.TenantDriver.
+func (db *DB) CountTenants(ctx context.Context, p keystore.CountTenantsParams) (all []*keystore.TenantCountRow, err error) {
+	err = db.list(ctx, func(rows *sql.Rows) error {
+		r := new(keystore.TenantCountRow)
+		all = append(all, r)
+		return rows.Scan(&r.Tier, &r.Count)
+	}, countTenants, p.Except)
+	return all, err
 }
 
 // Project implements keystore.TenantDriver.

@@ -128,6 +128,7 @@ var withoutTenant = map[string]string{
 	"CreateTenant":                "operators only",
 	"UpdateTenant":                "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListTenants":                 "operators only",
+	"CountTenants":                "operators only",
 	"DeleteTenant":                "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"AdvanceDeletion":             "the object is the tenant: UnknownTenantIsNotFoundEverywhere",
 	"CountObjects":                "the object is the tenant: Counts",

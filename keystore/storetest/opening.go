@@ -67,6 +67,10 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, err := e.CountObjects(ctx, unopenedID)
 		return err
 	},
+	"CountTenants": func(ctx context.Context, e *env) error {
+		_, err := e.CountTenants(ctx)
+		return err
+	},
 	"ListTenants": func(ctx context.Context, e *env) error {
 		_, _, err := e.ListTenants(ctx, kms.Page{Size: 1})
 		return err

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"uuid"
@@ -104,6 +105,55 @@ func testTenants(t *testing.T, open func(*testing.T) keystore.Driver) {
 		}
 		wantKind(t, "same name", e.CreateProject(ctx, want), kms.KindConflict)
 		wantKind(t, "bad name", e.CreateProject(ctx, &kms.Project{Tenant: tenant.ID, Name: "a//b"}), kms.KindInvalidArgument)
+	})
+
+	t.Run("CountsHoldTheTenantsThatBoughtSomething", func(t *testing.T) {
+		count := func() map[kms.Tier]int64 {
+			t.Helper()
+			counts, err := e.CountTenants(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return counts
+		}
+		before := count()
+		one := e.tenant(t, "counted")
+		e.deleted(t, "not-counted")
+		suspended, free := kms.TenantSuspended, kms.TierFree
+		if _, err := e.UpdateTenant(ctx, one.ID, 1, kms.TenantChange{State: &suspended}); err != nil {
+			t.Fatal(err)
+		}
+		if got := count(); got[one.Tier] != before[one.Tier]+1 {
+			t.Errorf("%v after one tenant more, which is suspended, and a deleted one; %v before", got, before)
+		}
+		if _, err := e.UpdateTenant(ctx, one.ID, 2, kms.TenantChange{Tier: &free}); err != nil {
+			t.Fatal(err)
+		}
+		if got := count(); got[one.Tier] != before[one.Tier] || got[kms.TierFree] != before[kms.TierFree]+1 {
+			t.Errorf("%v after a change to free, %v before", got, before)
+		}
+		system, err := e.TenantByRef(ctx, kms.SystemTenantName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all int64
+		for _, n := range count() {
+			all += n
+		}
+		listed, _, err := e.ListTenants(ctx, kms.Page{Size: kms.MaxPageSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed = slices.DeleteFunc(listed, func(l *kms.Tenant) bool { return l.Deleted() || l.ID == system.ID })
+		if all != int64(len(listed)) {
+			t.Errorf("%d are counted, %d are listed", all, len(listed))
+		}
+		// A row that nobody should have written is counted as what it gets.
+		if e.driver.(Damager).Damage(t, Damage{Table: "tenants", Column: "tier", Value: "tin", Key: "name", KeyValue: "counted"}) {
+			if got := count(); got[kms.TierFree] != before[kms.TierFree]+1 {
+				t.Errorf("%v with an unknown tier", got)
+			}
+		}
 	})
 
 	t.Run("UnknownTenantIsNotFound", func(t *testing.T) {

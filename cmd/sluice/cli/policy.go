@@ -210,16 +210,19 @@ func diffTable(w io.Writer, diff *client.DiffPolicyOutput) error {
 func (p *program) policyApply() *cobra.Command {
 	var confirm confirmation
 	var comment string
+	var force bool
 	c := &cobra.Command{
 		Use:   "apply FILE",
 		Short: "Put a policy in a file into force",
 		Long: `Put a policy in a file ("-": standard input, with --yes) into force, after showing
 in what it differs. It becomes the next version, in force on every API node within a
-second. When another version was stored since the comparison, nothing is done.`,
+second. When another version was stored since the comparison, nothing is done. One
+that raises rates beyond what the HSMs can keep is refused unless forced.`,
 		Example: `  sluice policy get > policy.json
   sluice policy apply policy.json --comment "more for gold"`,
 	}
 	policyCommentFlag(c, &comment)
+	forceFlag(c, &force)
 	confirm.flag(c)
 	tries(c)
 	return p.policyFileVerb(c, func(s *session, document []byte) error {
@@ -244,7 +247,7 @@ second. When another version was stored since the comparison, nothing is done.`,
 		if err := s.confirmPolicy(&confirm, diff); err != nil {
 			return err
 		}
-		return s.showPut(api.PutPolicy(ctx, client.PutPolicyInput{Document: document, Previous: uint32(inForce.Stored), Comment: comment}))
+		return s.showPut(api.PutPolicy(ctx, client.PutPolicyInput{Document: document, Previous: uint32(inForce.Stored), Comment: comment, Force: force}))
 	})
 }
 
@@ -305,15 +308,18 @@ func (p *program) policyHistory() *cobra.Command {
 func (p *program) policyRollback() *cobra.Command {
 	var confirm confirmation
 	var comment string
+	var force bool
 	c := &cobra.Command{
 		Use:   "rollback VERSION",
 		Short: "Put an earlier policy into force again",
 		Long: `Put an earlier policy into force again, after showing in what it differs: its
-document becomes the next version. 0 is the policy that Sluice comes with.`,
+document becomes the next version. 0 is the policy that Sluice comes with. One that
+raises rates beyond what the HSMs can keep is refused unless forced.`,
 		Example: "  sluice policy rollback 3",
 		Args:    argument("VERSION"),
 	}
 	policyCommentFlag(c, &comment)
+	forceFlag(c, &force)
 	confirm.flag(c)
 	tries(c)
 	s := p.session(c)
@@ -336,7 +342,7 @@ document becomes the next version. 0 is the policy that Sluice comes with.`,
 		if err := s.confirmPolicy(&confirm, diff); err != nil {
 			return err
 		}
-		return s.showPut(api.RollbackPolicy(ctx, client.RollbackPolicyInput{Version: version, Comment: comment}))
+		return s.showPut(api.RollbackPolicy(ctx, client.RollbackPolicyInput{Version: version, Comment: comment, Force: force}))
 	})
 }
 

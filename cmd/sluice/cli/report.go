@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -82,6 +83,8 @@ func hint(err error) string {
 	switch {
 	case errors.Is(err, client.ErrApprovalRequired) && refused:
 		return printable(fmt.Sprintf(`another operator runs "sluice approval approve %[1]s"; then repeat this with --approval %[1]s`, e.Approval))
+	case refused && slices.ContainsFunc(e.Reasons, func(r client.Reason) bool { return r.Code == client.ReasonCapacity }):
+		return `"sluice capacity" shows what was sold; --force sells more`
 	case refused && e.RetryAfter > 0:
 		return fmt.Sprintf("try again in %v", e.RetryAfter.Round(time.Second))
 	case refused:

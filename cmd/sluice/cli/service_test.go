@@ -171,12 +171,20 @@ var answers = map[string]string{
 	"POST /v1/hsm/nodes/hsm-1/self-test": `{"id":"hsm-1","domain":"dev","domain_id":"01920000-0000-7000-8000-00000000000e","generation":1,"driver":"pkcs11","model":"SoftHSM v2","label":"sluice-1",
 "mode":"active","state":"up","breaker":"closed","enforced":true,"slots":4,"slots_now":4,"busy":1,"utilisation":0.25,"busy_seconds":1.5,"epoch":1,"families":["AES","EC"],"handles":12,"max_handles":16384,"hits":990,"misses":10,"loads":10,"epoch_loads":10,
 "load_costs":[{"family":"AES","milliseconds":0.1}],"operations":1000,"errors":0,` + charge + `}`,
+	"GET /v1/capacity": `{"source":"measured","slots":8,"slot_ns_per_credit":83333,"operation":"sign","spec":"ECC_NIST_P256","operations":120000,"measured_at":"2026-01-02T03:04:05Z",
+"credits_per_second":96000,"safety_percent":80,"sellable":76800,"committed":45200,"available":31600,"oversold":false,
+"tiers":[{"tier":"platinum","credits_per_second":20000,"tenants":2,"fits":1},{"tier":"gold","credits_per_second":5000,"tenants":1,"fits":6},
+{"tier":"silver","credits_per_second":1000,"tenants":0,"fits":31},{"tier":"free","credits_per_second":200,"tenants":1,"fits":158}],` + charge + `}`,
 	"GET /v1/quota":              `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
 	"GET /v1/tenants/acme/quota": `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
 	"GET /v1/hsm/map": `{"domains":[{"id":"01920000-0000-7000-8000-00000000000e","name":"dev","generation":1,"slots":4,"nodes":[{"id":"hsm-1","mode":"active","state":"up","slots":4},
 {"id":"hsm-2","mode":"drained","state":"closed","slots":4}]}],"tenants":[{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","domain":"01920000-0000-7000-8000-00000000000e"}],
 "placements":[{"key":"01920000-0000-7000-8000-00000000000f","node":"hsm-1","since":"2026-01-02T03:04:05Z","why":"load"}],"placed":1,` + charge + `}`,
 }
+
+// beyondCapacity refuses the tenant "full".
+const beyondCapacity = `{"status":409,"code":"conflict","detail":"the HSMs can keep no more promises: there still fit 0 platinum or 2 gold","request_id":"r-1",
+"reasons":[{"code":"capacity","limit":76800,"need":20000,"have":11600}]}`
 
 // refusals are the codes of problems by the name of the key used.
 var refusals = map[string]struct {
@@ -219,6 +227,12 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodDelete && strings.HasPrefix(target, "/v1/tenants/") && r.Header.Get("Sluice-Approval") != approvalID {
 		refuse(w, 409, "approval_required", "")
+		return
+	}
+	if strings.Contains(string(body), `"name":"full"`) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		io.WriteString(w, beyondCapacity)
 		return
 	}
 	answer, known := answers[r.Method+" "+target]

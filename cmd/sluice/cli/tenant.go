@@ -29,7 +29,8 @@ func (p *program) tenantCreate() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create a tenant",
 		Long: `Create a tenant with its project "default". It has no credential yet: mint the
-first one with "sluice credential create --tenant NAME".`,
+first one with "sluice credential create --tenant NAME". Where the HSMs cannot keep
+what its tier promises, it is refused unless forced.`,
 		Example: `  sluice tenant create acme --tier gold
   sluice credential create admin --tenant acme --scope tenant:admin --out acme.credential`,
 		Args: argument("NAME"),
@@ -38,6 +39,7 @@ first one with "sluice credential create --tenant NAME".`,
 	c.Flags().BoolVar(&in.AllowSealed, "allow-sealed", false,
 		"make keys that no HSM offers SEALED (sealed by an HSM, used in process memory) without being asked to")
 	c.Flags().StringVar(&in.Domain, "domain", "", "`DOMAIN` of HSM nodes that its keys live in, for good: name or id (default: the first one configured)")
+	forceFlag(c, &in.Force)
 	s := p.session(c)
 	s.operator = true
 	s.completeFlag("domain", domainNames)
@@ -101,13 +103,16 @@ func (p *program) tenantUpdate() *cobra.Command {
 	var in client.UpdateTenantInput
 	var sealed bool
 	c := &cobra.Command{
-		Use:     "update TENANT",
-		Short:   "Change a tenant's tier or its consent to SEALED keys",
-		Long:    "Change a tenant's tier or its consent to SEALED keys. What is not named stays as it is.",
+		Use:   "update TENANT",
+		Short: "Change a tenant's tier or its consent to SEALED keys",
+		Long: `Change a tenant's tier or its consent to SEALED keys. What is not named stays as
+it is. Where the HSMs cannot keep what a higher tier promises, it is refused unless
+forced.`,
 		Example: "  sluice tenant update acme --tier platinum\n  sluice tenant update acme --allow-sealed=false",
 	}
 	tierFlag(c, &in.Tier, "new `TIER`: platinum, gold, silver or free")
 	c.Flags().BoolVar(&sealed, "allow-sealed", false, "make keys that no HSM offers SEALED without being asked to; =false does not")
+	forceFlag(c, &in.Force)
 	return p.tenantVerb(c, func(s *session, tenant string) error {
 		if c.Flags().Changed("allow-sealed") {
 			in.AllowSealed = &sealed

@@ -30,7 +30,7 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 
 // verbs is what the product promises.
 var verbs = []string{
-	"approval approve", "approval get", "approval list",
+	"approval approve", "approval get", "approval list", "capacity",
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm cold", "hsm drain", "hsm enable", "hsm map",
 	"hsm self-test", "hsm standby", "hsm status",
@@ -50,7 +50,7 @@ func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "sluice ")
 		family, _, _ := strings.Cut(path, " ")
-		if c.HasSubCommands() || slices.Contains([]string{"approval", "credential", "hsm", "policy", "project", "quota", "tenant"}, family) {
+		if c.HasSubCommands() || slices.Contains([]string{"approval", "capacity", "credential", "hsm", "policy", "project", "quota", "tenant"}, family) {
 			return
 		}
 		if can := c.Flags().Lookup("dry-run") != nil; can == slices.Contains(readers, path) {

@@ -161,14 +161,16 @@ func (a *App) openService(ctx context.Context) (err error) {
 		a.closes = append(a.closes, startSlotShares(quotas.store, a.config.Node, a.Policies, a.Device, slots, nodes, a.log).Close)
 	}
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
+	sales := openCapacity(a.config.DataDir, a.Policies, a.log)
+	a.closes = append(a.closes, sales.save)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
-		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine,
+		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine, Capacity: sales,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Device: a.Device, Journal: a.Journal,
-		Pepper: a.Secrets.Pepper, Observer: newObserver(a.Metrics), Log: a.log, Clock: time.Now,
+		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
 	// tenants back what they had under it.
@@ -178,6 +180,8 @@ func (a *App) openService(ctx context.Context) (err error) {
 	}
 	a.closes = append(a.closes, policy.Close)
 	a.Metrics.MustRegister(newPolicyGauges(a.Service.PolicyFollowed))
+	a.closes = append(a.closes, a.Service.StartCapacityWatch(sales.saveOrSay).Close)
+	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	quotas.start(a.tenantOfLedger)
 	return a.reconcile(ctx)
 }

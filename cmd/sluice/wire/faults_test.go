@@ -32,7 +32,9 @@ type faultyPool struct {
 	client  *http.Client
 	modules []*fault.Module
 	tenants [2]string // credentials
-	slots   int
+	// operator is an operator's credential.
+	operator string
+	slots    int
 }
 
 // engines is how many calls a faulty token works on at once, and serviceTime what
@@ -106,9 +108,9 @@ func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := strings.TrimSpace(string(operator))
-	p.must(t, by, "/v1/tenants", `{"name":"second","tier":"platinum"}`)
-	p.tenants[1] = p.must(t, by, "/v1/tenants/second/credentials", `{"name":"app","scopes":["key:*"]}`)["credential"].(string)
+	p.operator = strings.TrimSpace(string(operator))
+	p.must(t, p.operator, "/v1/tenants", `{"name":"second","tier":"platinum"}`)
+	p.tenants[1] = p.must(t, p.operator, "/v1/tenants/second/credentials", `{"name":"app","scopes":["key:*"]}`)["credential"].(string)
 	for _, m := range p.modules {
 		m.SetEngines(engines)
 		for _, f := range []fault.Function{fault.Encrypt, fault.Decrypt, fault.Sign} {
