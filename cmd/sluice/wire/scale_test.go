@@ -101,7 +101,7 @@ func newScaledService(b *testing.B, others int) *scaled {
 	ctx := b.Context()
 	operator := principal(b, s.App.System, "operator:admin")
 	for i := range workTenants {
-		tenant, err := s.App.Service.CreateTenant(ctx, ticket(operator), kms.CreateTenantInput{Name: fmt.Sprint("work-", i), Tier: kms.TierPlatinum})
+		tenant, err := s.App.Service.CreateTenant(ctx, ticket(operator), kms.CreateTenantInput{Name: fmt.Sprint("work-", i), Tier: kms.TierPlatinum, Force: true})
 		if err != nil {
 			b.Fatal(err)
 		}
