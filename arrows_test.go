@@ -35,6 +35,8 @@ var arrows = map[string][]string{
 	"quota/quotatest":       {"kms", "quota"},
 	"quota/redis/redistest": {},
 	"audit":                 {"kms"},
+	"notify":                {"kms"},
+	"egress":                {},
 	"hsm":                   {"kms"},
 	"hsm/p11":               {"kms", "hsm"},
 	"hsm/remote":            {"kms", "hsm"},
@@ -45,7 +47,7 @@ var arrows = map[string][]string{
 }
 
 // standardOnly are folders that import nothing outside the standard library.
-var standardOnly = []string{"kms", "scheduler", "client"}
+var standardOnly = []string{"kms", "scheduler", "client", "egress"}
 
 // fences say in which folders a third-party module may be imported. A module
 // that is not listed may be imported anywhere but in standardOnly folders.
@@ -57,7 +59,7 @@ var fences = map[string][]string{
 	"github.com/emmansun/gmsm":            {"hsm/soft", "hsm/p11", "hsm/hsmtest"},
 	"github.com/decred/dcrd":              {"hsm/soft", "hsm/hsmtest"},
 	"modernc.org/sqlite":                  {"keystore/sqlite"},
-	"github.com/prometheus/client_golang": {"api", "audit", "cmd", "hsm", "keystore", "quota", "bench"},
+	"github.com/prometheus/client_golang": {"api", "audit", "cmd", "hsm", "keystore", "notify", "quota", "bench"},
 	"github.com/spf13/cobra":              {"cmd"},
 	"github.com/knadh/koanf":              {"cmd"},
 	"C":                                   {"hsm/p11", "softhsm"},

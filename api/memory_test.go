@@ -33,6 +33,8 @@ type memory struct {
 	approvals   []*kms.Approval
 	modes       nodeModes
 	policies    []*kms.PolicyVersion
+	webhooks    []*kms.Webhook
+	queued      []kms.Delivery
 	engine      wire.PolicyEngine
 
 	// Faults. They are set while no request runs.

@@ -70,7 +70,12 @@ func (w *world) doable() map[string]func() request {
 			w.must(200, "PUT", path, w.acme.token, `{"key":"`+strings.TrimPrefix(key(), "/v1/keys/")+`"}`)
 			return request{"DELETE", path, w.acme.token, ""}
 		},
-		"create-project":    func() request { return post("/v1/projects", `{"name":"`+unique()+`"}`) },
+		"create-project": func() request { return post("/v1/projects", `{"name":"`+unique()+`"}`) },
+		"create-webhook": func() request { return post("/v1/webhooks", `{"url":"https://93.184.215.14/"}`) },
+		"delete-webhook": func() request {
+			id := w.must(201, "POST", "/v1/webhooks", w.acme.token, `{"url":"https://93.184.215.14/"}`).text("id")
+			return request{method: "DELETE", path: "/v1/webhooks/" + id, token: w.acme.token}
+		},
 		"create-credential": func() request { return post("/v1/credentials", `{"name":"c","scopes":["key:*"]}`) },
 		"rotate-credential": func() request { return post("/v1/credentials/"+credential()+"/rotate", "") },
 		"revoke-credential": func() request { return post("/v1/credentials/"+credential()+"/revoke", "") },

@@ -223,6 +223,7 @@ var objectDocs = map[Object]string{
 	ObjectCredential: "A credential's id",
 	ObjectApproval:   "An approval's id",
 	ObjectNode:       "A node's id",
+	ObjectWebhook:    "A webhook's id",
 	ObjectPolicy:     "Number of a version of the policy; 0 is the policy that Sluice comes with",
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -46,4 +47,38 @@ func quotaOf(a *kms.QuotaAccount) *QuotaResponse {
 
 func quotaTotal(t kms.QuotaTotal) QuotaTotal {
 	return QuotaTotal{Used: Cost(t.Used), Limit: Cost(t.Max), Remaining: Cost(max(t.Max-t.Used, 0)), Soft: t.Soft, ResetsAt: t.Resets.UTC()}
+}
+
+// defaultStandings is the size of a list of standings that is asked for without
+// one.
+const defaultStandings = 50
+
+func standingRoutes() []Route {
+	return []Route{
+		define(Route{Name: "list-quota-standings", Group: anyTenant.group, Method: http.MethodGet, Path: "/v1/quota/tenants", Op: kms.OpReadQuotas,
+			Errors: keyErrors, Summary: "List the tenants near a limit, or beyond one",
+			Query: []Parameter{{Name: "page_size", Max: kms.MaxQuotaStandings, Default: strconv.Itoa(defaultStandings),
+				Doc: "How many to show at most"}},
+			Description: "Tenants that owe credits, have drawn on their elastic pool, run one notch lower or have come to the soft part of a total, the nearest to its limit first. " +
+				"It is what the API node that answers knows: what tenants do on others shows there."},
+			listStandings),
+	}
+}
+
+func listStandings(c *call, _ *NoBody) (*QuotaStandingsResponse, error) {
+	limit := defaultStandings
+	if n := c.number("page_size"); n > 0 {
+		limit = int(n)
+	}
+	list, all, err := c.service.QuotaStandings(c.context, &c.ticket, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &QuotaStandingsResponse{Tenants: make([]QuotaStanding, len(list)), Total: all, Charge: c.charge()}
+	for i := range list {
+		s := &list[i]
+		out.Tenants[i] = QuotaStanding{Tenant: s.Tenant, Tier: s.Tier, Near: s.Near, Debt: Cost(s.Debt), Drawn: Cost(s.Drawn), Lowered: s.Lowered,
+			Admitted: s.Admitted, Refused: s.Refused, RetryShare: s.RetryShare()}
+	}
+	return out, nil
 }

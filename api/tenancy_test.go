@@ -51,6 +51,8 @@ var samples = map[string]string{
 	"create-credential":            `{"name":"sample","scopes":["key:*"]}`,
 	"rotate-credential":            `{"overlap_hours":1}`,
 	"revoke-credential":            ``,
+	"create-webhook":               `{"url":"https://93.184.215.14/hook","types":["quota.day_soft_limit"]}`,
+	"test-webhook":                 ``,
 	"create-tenant":                `{"name":"sample"}`,
 	"update-tenant":                `{"tier":"silver"}`,
 	"suspend-tenant":               ``,
@@ -75,6 +77,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 	name := "shared-" + of.name
 	key := w.key(of, kms.SpecAES256, "", name+"/key")
 	credential := w.must(201, "POST", "/v1/credentials", of.token, `{"name":"`+name+`","scopes":["key:sign"]}`).text("id")
+	webhook := w.must(201, "POST", "/v1/webhooks", of.token, `{"url":"https://93.184.215.14/`+name+`"}`).text("id")
 	w.must(200, "PUT", "/v1/aliases/"+name+"%2Falias", of.token, `{"key":"`+key+`"}`)
 	return map[api.Object][]string{
 		api.ObjectKey:        {key, name + "%2Fkey"},
@@ -82,6 +85,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectVersion:    {"1"},
 		api.ObjectAlias:      {name + "%2Falias"},
 		api.ObjectTenant:     {of.id, of.name},
+		api.ObjectWebhook:    {webhook},
 		api.ObjectApproval:   {credential},         // operators' only
 		api.ObjectNode:       {"node-1"},           // the same
 		api.ObjectPolicy:     {"4711471147114711"}, // the same
@@ -94,6 +98,7 @@ var missing = map[api.Object][]string{
 	api.ObjectVersion:    {"1", "7", "0", "01", "x"},
 	api.ObjectAlias:      {"shared-nobody%2Falias"},
 	api.ObjectTenant:     {"018f0000-0000-7000-8000-000000000000", "nobody"},
+	api.ObjectWebhook:    {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectNode:       {"node-9"},
 	api.ObjectPolicy:     {"9", "-1", "00", "x", "18446744073709551615", "18446744073709551616"},
@@ -179,13 +184,16 @@ func (w *world) foreignAndMissing(t *testing.T) {
 	if credential.fields["revision"] != 1.0 || credential.fields["revoked_at"] != nil {
 		t.Errorf("the other tenant's credential was changed: %s", credential.body)
 	}
+	if webhook := w.must(200, "GET", "/v1/webhooks/"+foreign[api.ObjectWebhook][0], w.rival.token, ""); webhook.fields["revision"] != 1.0 {
+		t.Errorf("the other tenant's webhook was changed: %s", webhook.body)
+	}
 }
 
 func TestListsShowTheOwnTenantOnly(t *testing.T) {
 	w := newWorld(t)
 	foreign := w.objectsOf(w.rival)
 	w.objectsOf(w.acme)
-	for _, path := range []string{"/v1/keys", "/v1/aliases", "/v1/credentials", "/v1/projects"} {
+	for _, path := range []string{"/v1/keys", "/v1/aliases", "/v1/credentials", "/v1/projects", "/v1/webhooks"} {
 		a := w.must(200, "GET", path, w.acme.token, "")
 		for kind, references := range foreign {
 			if kind == api.ObjectVersion {
@@ -353,7 +361,7 @@ func TestOperatorsAdministerTenantsAndTenantsThemselves(t *testing.T) {
 	w.must(200, "GET", "/v1/tenants", w.operator, "")
 	w.must(200, "GET", "/v1/tenants/acme", w.operator, "")
 	w.must(200, "GET", "/v1/hsm/nodes", w.operator, "")
-	for _, path := range []string{"/v1/tenants", "/v1/tenants/acme", "/v1/tenants/acme/credentials", "/v1/hsm/nodes", "/v1/policy", "/v1/policy/versions"} {
+	for _, path := range []string{"/v1/tenants", "/v1/tenants/acme", "/v1/tenants/acme/credentials", "/v1/hsm/nodes", "/v1/policy", "/v1/policy/versions", "/v1/quota/tenants"} {
 		if a := w.send("GET", path, w.acme.token, ""); a.status != 403 {
 			t.Errorf("a tenant reads %s: %d", path, a.status)
 		}

@@ -62,21 +62,27 @@ func taken(t *testing.T, metrics prometheus.Gatherer, f func()) map[string]float
 
 // freshObjects makes objects of a tenant that nobody has asked for, each with a
 // reference of the same form to one that does not exist.
-func (w *world) freshObjects(of tenant, n int) (foreign, absent []map[api.Object]string) {
+func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []map[api.Object]string) {
 	w.t.Helper()
 	for form := range 2 {
 		name := fmt.Sprintf("fresh-%d-%d-%s", n, form, of.name)
 		key := w.must(201, "POST", "/v1/keys", of.token, `{"name":"`+name+`","spec":"AES_256"}`).text("id")
 		w.must(200, "PUT", "/v1/aliases/"+name+"-alias", of.token, `{"key":"`+key+`"}`)
 		credential := w.must(201, "POST", "/v1/credentials", of.token, `{"name":"`+name+`","scopes":["key:sign"]}`).text("id")
+		webhook := ""
+		if slices.Contains(r.Objects(), api.ObjectWebhook) { // a tenant has few
+			webhook = w.must(201, "POST", "/v1/webhooks", of.token, `{"url":"https://93.184.215.14/`+name+`"}`).text("id")
+		}
 		f := map[api.Object]string{
 			api.ObjectKey: key, api.ObjectVersion: "1", api.ObjectCredential: credential,
 			api.ObjectAlias: name + "-alias", api.ObjectTenant: of.id, api.ObjectApproval: credential, api.ObjectNode: "node-1", api.ObjectPolicy: "0",
+			api.ObjectWebhook: webhook,
 		}
 		none := func() string { return uuid.NewV7().String() }
 		a := map[api.Object]string{
 			api.ObjectKey: none(), api.ObjectVersion: "1", api.ObjectCredential: none(),
 			api.ObjectAlias: name + "-nobody", api.ObjectTenant: none(), api.ObjectApproval: none(), api.ObjectNode: "node-9", api.ObjectPolicy: "9",
+			api.ObjectWebhook: none(),
 		}
 		if form == 1 {
 			f[api.ObjectKey], a[api.ObjectKey] = name, name+"-none"
@@ -103,7 +109,7 @@ func TestForeignAndMissingObjectsTakeTheSameSteps(t *testing.T) {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {
-			foreign, absent := w.freshObjects(w.rival, n)
+			foreign, absent := w.freshObjects(w.rival, n, &r)
 			// What the two have in common is looked up before: the caller's
 			// credential, the objects that the body names.
 			w.send(r.Method, strings.NewReplacer("{", "", "}", "").Replace(r.Path), w.acme.token, samples[r.Name])

@@ -2,6 +2,7 @@ package api
 
 import (
 	"time"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -67,4 +68,25 @@ type StoredQuota struct {
 	Kind  string `json:"kind" example:"keys"`
 	Used  int64  `json:"used" doc:"-1: not counted yet"`
 	Limit int64  `json:"limit,omitzero" doc:"Absent: none"`
+}
+
+// QuotaStanding is a tenant near a limit, or beyond one. Amounts are in
+// credits.
+type QuotaStanding struct {
+	Tenant     uuid.UUID `json:"tenant"`
+	Tier       kms.Tier  `json:"tier"`
+	Near       int       `json:"near_permille" doc:"How much of the nearest of its totals is used, in thousandths" min:"0"`
+	Debt       Cost      `json:"debt" doc:"What its bucket owes"`
+	Drawn      Cost      `json:"drawn" doc:"What it has drawn from its elastic pool and not repaid"`
+	Lowered    bool      `json:"day_lowered" doc:"Its days run one notch lower until the pool is full"`
+	Admitted   uint64    `json:"admitted" doc:"Requests since the service started, on this API node"`
+	Refused    uint64    `json:"refused"`
+	RetryShare int       `json:"retry_permille" doc:"The part of its requests that came before the last Retry-After it was given was over, in thousandths" min:"0" max:"1000"`
+}
+
+// QuotaStandingsResponse is what an API node knows of tenants near a limit.
+type QuotaStandingsResponse struct {
+	Tenants []QuotaStanding `json:"tenants" doc:"The nearest first"`
+	Total   int             `json:"total" doc:"How many there are" min:"0"`
+	Charge
 }

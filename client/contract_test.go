@@ -123,6 +123,7 @@ func fill(v reflect.Value, name string) {
 		v.SetString(map[string]string{
 			"networks":   "10.0.0.0/8",
 			"credential": "[redacted]", // what a Token makes of itself in JSON
+			"secret":     "[redacted]", // the same, of a webhook
 		}[name])
 		if v.String() == "" {
 			v.SetString("text")

@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -76,4 +78,40 @@ type StoredQuota struct {
 // takes an operator's credential.
 func (c *Client) Quota(ctx context.Context, tenant string) (*Quota, error) {
 	return invoke[Quota](ctx, c, call{method: http.MethodGet, path: inTenant(tenant, "quota")})
+}
+
+// QuotaStanding is a tenant near a limit, or beyond one. Amounts are in
+// credits.
+type QuotaStanding struct {
+	Tenant  string  `json:"tenant"` // its id
+	Tier    Tier    `json:"tier"`
+	Near    int     `json:"near_permille"` // how much of the nearest of its totals is used
+	Debt    float64 `json:"debt"`          // what its bucket owes
+	Drawn   float64 `json:"drawn"`         // from its elastic pool, not repaid
+	Lowered bool    `json:"day_lowered"`   // its days run one notch lower until the pool is full
+	// Admitted and Refused count requests since the API node started, and
+	// RetryShare is the part of them that came before the last Retry-After that
+	// the tenant was given was over, in thousandths.
+	Admitted   uint64 `json:"admitted"`
+	Refused    uint64 `json:"refused"`
+	RetryShare int    `json:"retry_permille"`
+}
+
+// QuotaStandings is what an API node knows of tenants near a limit, the
+// nearest first.
+type QuotaStandings struct {
+	Tenants []QuotaStanding `json:"tenants"`
+	Total   int             `json:"total"` // how many there are
+	Charge
+}
+
+// QuotaStandings reports the tenants near a limit, at most limit of them, 0 for
+// the default of 50. It takes an operator, and is what the API node that answers
+// knows.
+func (c *Client) QuotaStandings(ctx context.Context, limit int) (*QuotaStandings, error) {
+	in := call{method: http.MethodGet, path: inTenant("", "quota", "tenants")}
+	if limit > 0 {
+		in.query = url.Values{"page_size": {strconv.Itoa(limit)}}
+	}
+	return invoke[QuotaStandings](ctx, c, in)
 }

@@ -293,6 +293,24 @@ var calls = []struct {
 	{"RotateCredential of a tenant, at once", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.RotateCredential(ctx, "acme", "id", client.RotateCredentialInput{OverlapHours: &zero}))
 	}, "POST", "/v1/tenants/acme/credentials/id/rotate", `{"overlap_hours":0}`},
+	{"CreateWebhook", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateWebhook(ctx, client.CreateWebhookInput{URL: "https://hooks.example.com/", Types: []string{"node.down"}}))
+	}, "POST", "/v1/webhooks", `{"url":"https://hooks.example.com/","types":["node.down"]}`},
+	{"CreateWebhook for all", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateWebhook(ctx, client.CreateWebhookInput{URL: "https://hooks.example.com/"}))
+	}, "POST", "/v1/webhooks", `{"url":"https://hooks.example.com/"}`},
+	{"GetWebhook", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetWebhook(ctx, "id")) },
+		"GET", "/v1/webhooks/id", ""},
+	{"ListWebhooks", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListWebhooks(ctx)) },
+		"GET", "/v1/webhooks", ""},
+	{"DeleteWebhook", func(ctx context.Context, c *client.Client) (any, error) { return out(c.DeleteWebhook(ctx, "id")) },
+		"DELETE", "/v1/webhooks/id", ""},
+	{"TestWebhook", func(ctx context.Context, c *client.Client) (any, error) { return out(c.TestWebhook(ctx, "id")) },
+		"POST", "/v1/webhooks/id/test", ""},
+	{"QuotaStandings", func(ctx context.Context, c *client.Client) (any, error) { return out(c.QuotaStandings(ctx, 0)) },
+		"GET", "/v1/quota/tenants", ""},
+	{"QuotaStandings, few", func(ctx context.Context, c *client.Client) (any, error) { return out(c.QuotaStandings(ctx, 7)) },
+		"GET", "/v1/quota/tenants?page_size=7", ""},
 	{"RevokeCredential", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.RevokeCredential(ctx, "", "id"))
 	},

@@ -67,6 +67,8 @@ const (
 	codeApproval       = "approvals"
 	codeNodeSetting    = "node_settings"
 	codePolicy         = "policies"
+	codeWebhook        = "webhooks"
+	codeDelivery       = "deliveries"
 	codeAuthentication = "row_authentication"
 )
 
@@ -174,6 +176,16 @@ func (r *NodeSettingRecord) fields() fields {
 
 func (r *PolicyRecord) fields() fields {
 	return fields{}.number(r.Version).bytes(r.Digest).text(r.Comment).time(r.Created).id(r.By)
+}
+
+func (r *WebhookRecord) fields() fields {
+	return fields{}.id(r.Tenant).id(r.ID).text(r.URL).text(r.Types).bytes(r.Secret).text(r.State).time(r.Created).number(r.Revision)
+}
+
+// fields leaves out when it is tried and how often it was, which change with
+// each attempt.
+func (r *DeliveryRecord) fields() fields {
+	return fields{}.id(r.Tenant).id(r.Webhook).id(r.Event).text(r.Once).text(r.Type).bytes(r.Body).time(r.Created)
 }
 
 func authenticationFields(adopt bool) fields { return fields{}.boolean(adopt) }

@@ -1,10 +1,11 @@
 // Package keystore keeps tenants, projects, keys with their versions and
-// aliases, credentials, approvals, the service's own sealed secrets and
-// idempotency records.
+// aliases, credentials, approvals, webhooks with the queue of what is on its way
+// to them, the service's own sealed secrets and idempotency records.
 //
 // Store is what the rest of the program uses: it implements the ports
 // kms.Keys, kms.KeyLifecycle, kms.Aliases, kms.Tenants, kms.Credentials,
-// kms.CredentialUses, kms.Approvals, kms.SystemSecrets and kms.Idempotency.
+// kms.CredentialUses, kms.Approvals, kms.Webhooks, kms.Deliveries, kms.SystemSecrets
+// and kms.Idempotency.
 // A Driver runs the SQL of one dialect and nothing else; what
 // must be the same on every database (which values are valid, which change is
 // allowed, what an error means to a caller, what is cached) is in this package
@@ -21,8 +22,8 @@
 //
 // # Authenticating rows
 //
-// Every row of a tenant, project, key, key version, name, credential or
-// approval carries a code: HMAC-SHA-256 (kms.RowKey) over the name of its table
+// Every row of a tenant, project, key, key version, name, credential,
+// approval, webhook or delivery carries a code: HMAC-SHA-256 (kms.RowKey) over the name of its table
 // and all columns on which something depends, its tenant, ids and revision
 // among them. The code of a key covers the numbers, ids, states and dates of all
 // its versions, and that of a credential its secrets, so that no part can be

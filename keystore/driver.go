@@ -38,6 +38,8 @@ type Driver interface {
 	ApprovalDriver
 	NodeSettingDriver
 	PolicyDriver
+	WebhookDriver
+	DeliveryDriver
 	SystemSecretDriver
 	ClaimDriver
 	AuthenticationDriver
@@ -155,6 +157,40 @@ type PolicyDriver interface {
 	ListPolicies(context.Context, ListPoliciesParams) ([]*PolicyRow, error)
 	// InsertPolicy: ErrExists when the version exists.
 	InsertPolicy(context.Context, InsertPolicyParams) error
+}
+
+// WebhookDriver is the part of Driver for webhooks.
+type WebhookDriver interface {
+	Webhook(context.Context, WebhookParams) (*WebhookRow, error)
+	// ListWebhooks returns them in the order of their ids.
+	ListWebhooks(context.Context, ListWebhooksParams) ([]*WebhookRow, error)
+	InsertWebhook(context.Context, InsertWebhookParams) error
+	// UpdateWebhook changes the state.
+	UpdateWebhook(context.Context, UpdateWebhookParams) error
+	// DeleteWebhook removes its deliveries too.
+	DeleteWebhook(context.Context, DeleteWebhookParams) error
+	// TouchWebhook notes that it took an event, or, if it did not fail before,
+	// since when it fails. A missing one is none to note anything of.
+	TouchWebhook(context.Context, TouchWebhookParams) error
+}
+
+// DeliveryDriver is the part of Driver for the queue of deliveries.
+type DeliveryDriver interface {
+	// InsertDeliveries stores those whose webhook is there and has none of the
+	// same Once, and drops the oldest beyond Keep that wait, together. It
+	// returns how many it dropped.
+	InsertDeliveries(context.Context, InsertDeliveriesParams) (dropped int, err error)
+	// ClaimDeliveries makes those that are due at Now due at Until and returns
+	// them: of each webhook the first, of each tenant up to OfTenant, none of
+	// those that are Busy.
+	ClaimDeliveries(context.Context, ClaimDeliveriesParams) ([]*DeliveryRow, error)
+	// The others say nothing of a delivery that is missing.
+	RetryDelivery(context.Context, RetryDeliveryParams) error
+	EndDelivery(context.Context, EndDeliveryParams) error
+	DeleteDelivery(context.Context, DeliveryParams) error
+	// DeleteEndedDeliveries removes up to Limit deliveries of all tenants that
+	// ended at or before Before, and returns how many.
+	DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

@@ -80,6 +80,9 @@ func (d *sharedDriver) DeleteOldChanges(context.Context, DeleteOldChangesParams)
 func (d *sharedDriver) DeleteExpiredClaims(context.Context, DeleteExpiredClaimsParams) (int, error) {
 	return 0, nil
 }
+func (d *sharedDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error) {
+	return 0, nil
+}
 func (d *sharedDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
 	return 0, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/sluice-kms/sluice/kms"
 )
 
 const (
@@ -38,6 +40,10 @@ func (s *Store) purgeExpired(ctx context.Context) {
 	})
 	s.purgeBatches(ctx, "approvals", func() (int, error) {
 		return s.driver.DeleteExpiredApprovals(ctx, DeleteExpiredApprovalsParams{Now: now, Limit: purgeBatch})
+	})
+	s.purgeBatches(ctx, "deliveries", func() (int, error) {
+		return s.driver.DeleteEndedDeliveries(ctx, DeleteEndedDeliveriesParams{
+			Before: timestamp(s.now().Add(-kms.DeliveriesKept)), Limit: purgeBatch})
 	})
 	if d, ok := s.driver.(ChangeDriver); ok {
 		before := timestamp(s.now().Add(-changesKept))

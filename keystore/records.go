@@ -533,3 +533,103 @@ type (
 		Secret      Integer
 	}
 )
+
+// The parameters of webhooks.
+type (
+	WebhookParams      struct{ Tenant, ID uuid.UUID }
+	ListWebhooksParams struct {
+		Tenant uuid.UUID
+		After  []byte // an id
+		Limit  int
+	}
+	InsertWebhookParams struct{ Webhook WebhookRecord }
+	UpdateWebhookParams struct{ Webhook WebhookRecord }
+	DeleteWebhookParams struct{ Tenant, ID uuid.UUID }
+	// TouchWebhookParams notes that a webhook took an event, or that it failed.
+	TouchWebhookParams struct {
+		Tenant, ID uuid.UUID
+		Taken      bool
+		Now        Timestamp
+	}
+)
+
+// WebhookRecord is a webhook as it is written.
+type WebhookRecord struct {
+	Tenant   uuid.UUID
+	ID       uuid.UUID
+	URL      string
+	Types    string // a JSON array of strings
+	Secret   []byte
+	State    string
+	Created  Timestamp
+	Revision uint64
+	Code     Code
+}
+
+// WebhookRow is a webhook as it was found.
+type WebhookRow struct {
+	ID           Bytes
+	URL          Text
+	Types        Text
+	Secret       Bytes
+	State        Text
+	Created      Integer
+	Revision     Integer
+	FailingSince Integer
+	Delivered    Integer
+	Code         CodeRow
+}
+
+// The parameters of deliveries.
+type (
+	InsertDeliveriesParams struct {
+		Tenant     uuid.UUID
+		Deliveries []DeliveryRecord // the tenant's
+		// Keep is how many of a webhook may wait; the oldest beyond are dropped.
+		Keep int
+	}
+	ClaimDeliveriesParams struct {
+		Now, Until Timestamp // Until: nobody else claims them before
+		Busy       []uuid.UUID
+		OfTenant   int
+		Limit      int
+	}
+	DeliveryParams      struct{ Tenant, Webhook, Event uuid.UUID }
+	RetryDeliveryParams struct {
+		DeliveryParams
+		Due Timestamp
+	}
+	EndDeliveryParams struct {
+		DeliveryParams
+		Now Timestamp
+	}
+	DeleteEndedDeliveriesParams struct {
+		Before Timestamp
+		Limit  int
+	}
+)
+
+// DeliveryRecord is a delivery as it is written, due when it is made.
+type DeliveryRecord struct {
+	Tenant  uuid.UUID
+	Webhook uuid.UUID
+	Event   uuid.UUID
+	Once    string
+	Type    string
+	Body    []byte
+	Created Timestamp
+	Code    Code
+}
+
+// DeliveryRow is a delivery as it was found.
+type DeliveryRow struct {
+	Tenant   Bytes
+	Webhook  Bytes
+	Event    Bytes
+	Once     Text
+	Type     Text
+	Body     Bytes
+	Created  Integer
+	Attempts Integer
+	Code     CodeRow
+}

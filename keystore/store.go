@@ -26,6 +26,8 @@ var (
 	_ kms.Approvals      = (*Store)(nil)
 	_ kms.NodeSettings   = (*Store)(nil)
 	_ kms.Policies       = (*Store)(nil)
+	_ kms.Webhooks       = (*Store)(nil)
+	_ kms.Deliveries     = (*Store)(nil)
 	_ kms.SystemSecrets  = (*Store)(nil)
 	_ kms.Idempotency    = (*Store)(nil)
 )
@@ -43,6 +45,8 @@ const (
 	ObjectApproval     Object = "approval"
 	ObjectNodeSetting  Object = "setting of a node"
 	ObjectPolicy       Object = "policy"
+	ObjectWebhook      Object = "webhook"
+	ObjectDelivery     Object = "delivery"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
 	ObjectDatabase     Object = "database" // as a whole

@@ -63,6 +63,10 @@ func (d *purgeDriver) DeleteExpiredClaims(ctx context.Context, p DeleteExpiredCl
 	return n, nil
 }
 
+func (*purgeDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error) {
+	return 0, nil
+}
+
 func (d *purgeDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,6 +141,10 @@ type stuckDriver struct{ fakeDriver }
 
 func (stuckDriver) DeleteExpiredClaims(ctx context.Context, _ DeleteExpiredClaimsParams) (int, error) {
 	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (stuckDriver) DeleteEndedDeliveries(ctx context.Context, _ DeleteEndedDeliveriesParams) (int, error) {
 	return 0, ctx.Err()
 }
 

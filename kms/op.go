@@ -71,8 +71,13 @@ const (
 	OpPutPolicy        Op = "put-policy"
 	OpReadQuota        Op = "read-quota"
 	OpReadCapacity     Op = "read-capacity"
+	OpReadQuotas       Op = "read-quotas" // of all tenants
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
+	OpCreateWebhook    Op = "create-webhook"
+	OpReadWebhook      Op = "read-webhook"
+	OpDeleteWebhook    Op = "delete-webhook"
+	OpTestWebhook      Op = "test-webhook"
 )
 
 // What the service's keeper does on its own account.
@@ -193,6 +198,11 @@ var ops = []OpInfo{
 	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true, TwoOperators: true},
 	{Op: OpRevokeCredential, Class: ClassDestroy, Family: "tenant", Changes: true},
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
+	{Op: OpReadQuotas, Class: ClassRead, Family: "operator"},
+	{Op: OpCreateWebhook, Class: ClassCreate, Family: "tenant", Changes: true},
+	{Op: OpReadWebhook, Class: ClassRead, Family: "tenant"},
+	{Op: OpDeleteWebhook, Class: ClassManage, Family: "tenant", Changes: true},
+	{Op: OpTestWebhook, Class: ClassManage, Family: "tenant"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},

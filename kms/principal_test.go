@@ -42,13 +42,16 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 		{"destruction is its own", acme, []string{"key:destroy"}, []kms.Op{kms.OpDeleteKey, kms.OpCancelDel, kms.OpDestroyVersion, kms.OpCancelDestroy}},
 		{"tenant administration", acme, []string{"tenant:admin"}, []kms.Op{
 			kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
-			kms.OpRotateCredential, kms.OpRevokeCredential}},
+			kms.OpRotateCredential, kms.OpRevokeCredential,
+			kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
 			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes,
-			kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy, kms.OpApprove, kms.OpReadApprovals}},
+			kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy, kms.OpApprove, kms.OpReadApprovals,
+			kms.OpReadQuotas}},
 		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes,
-			kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpReadApprovals}},
+			kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpReadApprovals,
+			kms.OpReadQuotas}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -177,7 +180,8 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		kms.OpDescribeKey, kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest}
 	elsewhere := []kms.Op{kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest} // act on no key
 	administration := []kms.Op{kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
-		kms.OpRotateCredential, kms.OpRevokeCredential}
+		kms.OpRotateCredential, kms.OpRevokeCredential,
+		kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook}
 	for _, c := range []struct {
 		role    string
 		tenant  *kms.Tenant
@@ -188,11 +192,11 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		{"role:key-user:invoices-*", acme, elsewhere},
 		{"role:tenant-admin", acme, append(slices.Clone(administration), kms.OpReadQuota)},
 		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy,
-			kms.OpReadApprovals, kms.OpReadQuota}},
+			kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas}},
 		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota}},
 		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant,
 			kms.OpReadNodes, kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy,
-			kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota}, administration...)},
+			kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas}, administration...)},
 	} {
 		t.Run(c.tenant.Name+" "+c.role, func(t *testing.T) {
 			p := &kms.Principal{Tenant: c.tenant, Scopes: scopes(t, c.role)}

@@ -3,12 +3,16 @@ package kms
 import (
 	"context"
 	"time"
+	"uuid"
 )
 
 // QuotaAccounts tells what tenants may use and have used.
 type QuotaAccounts interface {
 	// Account returns a tenant's account as of now.
 	Account(t *Tenant) QuotaAccount
+	// Standings returns the tenants near a limit or beyond one, the nearest
+	// first, up to limit of them, and how many there are.
+	Standings(limit int) (list []QuotaStanding, all int)
 }
 
 // QuotaAccount is what a tenant may use and has used.
@@ -81,4 +85,54 @@ func (s *Service) Quota(ctx context.Context, t *Ticket, ref string) (account *Qu
 		return nil, err
 	}
 	return account, nil
+}
+
+// QuotaStanding is a tenant that is near a limit, or beyond one.
+type QuotaStanding struct {
+	Tenant uuid.UUID
+	Tier   Tier
+	// Near is how near it is to the nearest of its totals, in thousandths; 1000
+	// and more: it has come to it.
+	Near    int
+	Debt    Credits // of its bucket
+	Drawn   Credits // from its elastic pool, not yet repaid
+	Lowered bool    // its days run one notch lower
+	// Refused are its requests that were refused since the service started, and
+	// Early those requests that came before the Retry-After that the tenant had
+	// last been given was over.
+	Admitted, Refused, Early uint64
+}
+
+// RetryShare is the share of the requests that came too early, in thousandths.
+func (q *QuotaStanding) RetryShare() int {
+	all := q.Admitted + q.Refused
+	if all == 0 {
+		return 0
+	}
+	return int(q.Early * 1000 / all)
+}
+
+// MaxQuotaStandings bounds a page of standings.
+const MaxQuotaStandings = 200
+
+// QuotaStandings returns the tenants that owe credits, have drawn on their
+// elastic pool, run one notch lower or have come to the soft part of a total,
+// the nearest to its limit first, up to limit of them, and how many there are.
+// It is what this API node knows: tenants that others serve are missing.
+func (s *Service) QuotaStandings(ctx context.Context, t *Ticket, limit int) (list []QuotaStanding, all int, err error) {
+	err = s.run(ctx, t, &task{op: OpReadQuotas,
+		prepare: func(*Ticket) error {
+			if limit < 1 || limit > MaxQuotaStandings {
+				return Errorf(KindInvalidArgument, "page_size: must be 1 to %d", MaxQuotaStandings)
+			}
+			return nil
+		},
+		store: func(context.Context, *Ticket) error {
+			list, all = s.accounts.Standings(limit)
+			return nil
+		}})
+	if err != nil {
+		return nil, 0, err
+	}
+	return list, all, nil
 }

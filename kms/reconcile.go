@@ -67,6 +67,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundTenant(ctx, e)
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
 		return s.foundCredential(ctx, e)
+	case OpCreateWebhook, OpDeleteWebhook:
+		return s.foundWebhook(ctx, e)
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots:
 		return OutcomeFoundUnknown // how far it came; repeating it does the rest
 	}

@@ -24,6 +24,9 @@ type Service struct {
 	deletions   TenantDeletions
 	nodes       NodeSettings
 	policies    Policies
+	webhooks    Webhooks
+	deliveries  Deliveries
+	addresses   WebhookAddresses
 	engine      PolicyEngine
 	followed    followedPolicy
 
@@ -63,6 +66,10 @@ type Config struct {
 	Deletions   TenantDeletions
 	Nodes       NodeSettings
 	Policies    Policies
+	Webhooks    Webhooks
+	Deliveries  Deliveries
+	// Addresses decides where webhooks may be.
+	Addresses WebhookAddresses
 	// PolicyEngine holds the policy in force, whose version is in every entry.
 	PolicyEngine PolicyEngine
 	// Capacity plans what may be promised to tenants.
@@ -97,6 +104,7 @@ func NewService(c Config) *Service {
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
 		approvals: c.Approvals, deletions: c.Deletions, nodes: c.Nodes,
 		policies: c.Policies, engine: c.PolicyEngine, planner: c.Capacity,
+		webhooks: c.Webhooks, deliveries: c.Deliveries, addresses: c.Addresses,
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),

@@ -192,10 +192,13 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	h.reservation, h.snapshot, h.now = *reservation, snapshot, e.nowLocked(s)
 	h.creates, h.bytes = r.Creates, int64(max(r.Bytes, 0))
 	e.find(s, h, r)
+	h.tenant.retries.came(h.now.ns)
 	var f refusal
 	if !e.peek(&f, h, r) {
+		err := f.error(snapshot)
+		h.tenant.retries.told(h.now.ns, err)
 		s.reuse(h)
-		return events, f.error(snapshot)
+		return events, err
 	}
 	events = e.commit(h)
 	s.holds[r.RequestID] = h

@@ -67,7 +67,7 @@ func (f *refusal) refuse(code string, limit, need, have int64, retry time.Durati
 
 // error makes the answer of a refusal: the kind of the reason that lasts
 // longest.
-func (f *refusal) error(s *Snapshot) error {
+func (f *refusal) error(s *Snapshot) *kms.Error {
 	e := &kms.Error{Reasons: f.reasons}
 	switch {
 	case f.never:

@@ -79,6 +79,8 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpTestNode:       5,
 	kms.OpReadQuota:      1,
 	kms.OpReadCapacity:   1,
+	kms.OpReadQuotas:     2,
+	kms.OpReadWebhook:    1,
 
 	kms.OpReadApprovals: 1,
 	kms.OpImportParams:  1,
@@ -122,6 +124,9 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpCreateCredential: 5,
 	kms.OpRotateCredential: 5,
 	kms.OpRevokeCredential: 5,
+	kms.OpCreateWebhook:    5,
+	kms.OpDeleteWebhook:    5,
+	kms.OpTestWebhook:      5,
 }
 
 // DefaultCosts returns the price list that Sluice comes with.

@@ -88,6 +88,7 @@ type tenant struct {
 	// The books of the credits bucket; see Accounts.
 	granted, lost, charged, reserved int64
 	admitted, refused                uint64
+	retries                          retries
 	open                             int64
 
 	refunds  bucket // what failed work may give back

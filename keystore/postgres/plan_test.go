@@ -54,6 +54,13 @@ var largeTables = map[string]string{
 	"idempotency": `INSERT INTO idempotency (tenant, credential, claim, fingerprint, state, resource, secret, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '\x01', decode(repeat('00', 32), 'hex'), 'IN_FLIGHT', '', false,
 			now() + i * interval '1 second' FROM generate_series(1, $1) i`,
+	"webhooks": `INSERT INTO webhooks (tenant, id, url, types, secret, state, created, revision)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 'https://hooks.example.com', '[]', '\x01', 'ACTIVE', now(), 1
+		FROM generate_series(1, $1) i`,
+	"deliveries": `INSERT INTO deliveries (tenant, webhook, event, once, type, body, created, due, attempts, ended)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, md5(i::text)::uuid, 'once-' || i, 'node.down', '\x01', now(),
+			CASE WHEN i % 2 = 0 THEN now() + i * interval '1 second' END, 1,
+			CASE WHEN i % 2 = 1 THEN now() - i * interval '1 second' END FROM generate_series(1, $1) i`,
 	"policies": `INSERT INTO policies (version, document, digest, comment, created, created_by)
 		SELECT i, '{}', decode(repeat('00', 32), 'hex'), '', now(), md5(i::text)::uuid FROM generate_series(1, $1) i`,
 	"approvals": `INSERT INTO approvals (id, op, resource, fingerprint, requested_by, used, created, expires, revision)
@@ -164,7 +171,7 @@ func (p *planner) exec(t *testing.T, sql string) (column []string) {
 // arguments are values for parameters by their types.
 var arguments = map[string]string{
 	"uuid": `md5('1')::uuid`, "timestamp with time zone": `now()`, "text": `'key-1'`, "bigint": `10`, "integer": `10`,
-	"bytea": `'\x01'::bytea`, "boolean": `true`,
+	"bytea": `'\x01'::bytea`, "boolean": `true`, "uuid[]": `ARRAY[md5('1')::uuid]`,
 }
 
 func argumentsOf(t *testing.T, types []string, what string) string {

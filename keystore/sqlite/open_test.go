@@ -201,6 +201,8 @@ var statementsWithoutTenant = map[string]string{
 	"selectPolicy":                      "operators'",
 	"listPolicies":                      "operators'",
 	"deleteExpiredApprovals":            "housekeeping",
+	"claimDeliveries":                   "the sender acts for all tenants",
+	"deleteEndedDeliveries":             "housekeeping",
 }
 
 var (

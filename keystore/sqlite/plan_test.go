@@ -17,6 +17,7 @@ var readWhole = map[string]string{
 	sealRowAuthentication:   "a table of one row",
 	listNodeSettings:        "a table of one row per node",
 	countTenants:            "counts them for an operator who sells capacity",
+	claimDeliveries:         "reads what is due, by an index, and the few tenants that are busy",
 }
 
 // TestNoStatementReadsAWholeTable asks for the plan of every statement. Plans

@@ -14,7 +14,7 @@ var (
 		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
-		selectNewestPolicy, selectPolicy, listPolicies,
+		selectNewestPolicy, selectPolicy, listPolicies, selectWebhook, listWebhooks,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -23,6 +23,8 @@ var (
 		insertKeyName, selectLiveKey, upsertAlias, deleteAlias, deleteNamesOfKey,
 		insertCredential, updateCredential, touchCredential, deleteSecrets, insertSecret,
 		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting, insertPolicy,
+		insertWebhook, updateWebhook, deleteWebhook, noteTaken, noteFailed,
+		insertDelivery, dropDeliveries, claimDeliveries, retryDelivery, endDelivery, deleteDelivery, deleteEndedDeliveries,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

@@ -147,6 +147,7 @@ var swaps = []struct {
 	{"approval", "approval", []string{"op", "resource", "fingerprint", "requested_by", "approved_by", "used", "created", "expires",
 		"revision", "mac", "mac_version"}},
 	{"node", "node", []string{"mode", "changed", "revision", "mac", "mac_version"}},
+	{"webhook", "webhook", []string{"url", "types", "secret", "state", "created", "revision", "mac", "mac_version"}},
 	{"policy", "policy", []string{"document", "digest", "comment", "created", "created_by", "mac", "mac_version"}},
 }
 

@@ -20,6 +20,7 @@ type objects struct {
 	alias      string
 	credential *kms.Credential
 	claim      kms.IdempotencyKey
+	webhook    *kms.Webhook
 }
 
 // attempt calls a method for a tenant with the names and ids in o.
@@ -106,6 +107,16 @@ var reaching = map[string][]attempt{
 		_, err := s.UpdateCredential(ctx, tenant.ID, o.credential.ID, 1, kms.CredentialChange{Revoked: &now})
 		return err
 	}},
+	"Webhook": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Webhook(ctx, tenant.ID, o.webhook.ID)
+		return err
+	}},
+	"DisableWebhook": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.DisableWebhook(ctx, tenant.ID, o.webhook.ID, 1)
+	}},
+	"DeleteWebhook": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.DeleteWebhook(ctx, tenant.ID, o.webhook.ID)
+	}},
 	"Finish": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		o.claim.Tenant = tenant.ID
 		return s.Finish(ctx, o.claim, kms.IdempotencyRecord{Status: 200})
@@ -154,6 +165,13 @@ var withoutTenant = map[string]string{
 	"Policy":                      "operators only",
 	"ListPolicies":                "operators only",
 	"PutPolicy":                   "operators only",
+	"CreateWebhook":               "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
+	"ListWebhooks":                "ListsHoldTheTenantsOwnObjects",
+	"Enqueue":                     "says nothing of what it found: AnotherTenantsWebhookGetsNothing",
+	"ClaimDeliveries":             "the service's own sender acts for all tenants",
+	"EndDelivery":                 "says nothing of what it found: AnotherTenantsDeliveryStays",
+	"RetryDelivery":               "says nothing of what it found: AnotherTenantsDeliveryStays",
+	"NoteDelivery":                "says nothing of what it found: AnotherTenantsWebhookGetsNothing",
 	"CredentialForAuthentication": "finds out the tenant",
 	"SystemSecrets":               "the service's own",
 	"PutSystemSecret":             "the service's own",
@@ -167,7 +185,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	theirs := makeObjects(t, e, owner)
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
-		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"),
+		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID),
 		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"},
 	}
 
@@ -207,6 +225,9 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		}
 		_, err := e.Begin(ctx, theirs.claim, [32]byte{1})
 		wantKind(t, "the claim in flight", err, kms.KindConflict)
+		if got, err := e.Webhook(ctx, owner.ID, theirs.webhook.ID); err != nil || !reflect.DeepEqual(got, theirs.webhook) {
+			t.Errorf("the webhook is now %+v, %v", got, err)
+		}
 	})
 	t.Run("ClaimsOfTenantsNeverMeet", func(t *testing.T) {
 		k := theirs.claim
@@ -222,6 +243,9 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		}
 		if list, _, err := e.ListCredentials(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListCredentials = %v, %v", list, err)
+		}
+		if list, _, err := e.ListWebhooks(ctx, intruder.ID, page); err != nil || len(list) != 0 {
+			t.Errorf("ListWebhooks = %v, %v", list, err)
 		}
 		if list, _, err := e.ListAliases(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListAliases = %v, %v", list, err)
@@ -243,6 +267,7 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 		t.Fatal(err)
 	}
 	o.credential = e.credential(t, tenant.ID, "secret-credential")
+	o.webhook = e.webhook(t, tenant.ID)
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
 		t.Fatal(err)
@@ -273,6 +298,8 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 		"Project":          func() error { _, err := e.Project(ctx, missing.ID, kms.DefaultProject); return err },
 		"ListProjects":     func() error { _, _, err := e.ListProjects(ctx, missing.ID, page); return err },
 		"CreateCredential": func() error { return e.CreateCredential(ctx, sampleCredential(missing.ID, "any")) },
+		"CreateWebhook":    func() error { return e.CreateWebhook(ctx, sampleWebhook(missing.ID)) },
+		"ListWebhooks":     func() error { _, _, err := e.ListWebhooks(ctx, missing.ID, page); return err },
 		"ListCredentials":  func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },
 		"Begin": func() error {
 			_, err := e.Begin(ctx, kms.IdempotencyKey{Tenant: missing.ID, Credential: uuid.NewV7(), Key: "any"}, [32]byte{})

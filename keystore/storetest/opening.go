@@ -171,6 +171,22 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, _, err := e.ListPolicies(ctx, kms.Page{Size: 1})
 		return err
 	},
+	"CreateWebhook": func(ctx context.Context, e *env) error { return e.CreateWebhook(ctx, sampleWebhook(unopenedID)) },
+	"Webhook":       func(ctx context.Context, e *env) error { _, err := e.Webhook(ctx, unopenedID, unopenedID); return err },
+	"ListWebhooks": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListWebhooks(ctx, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"DisableWebhook": func(ctx context.Context, e *env) error { return e.DisableWebhook(ctx, unopenedID, unopenedID, 1) },
+	"DeleteWebhook":  func(ctx context.Context, e *env) error { return e.DeleteWebhook(ctx, unopenedID, unopenedID) },
+	"Enqueue":        func(ctx context.Context, e *env) error { _, err := e.Enqueue(ctx, unopenedID, nil); return err },
+	"ClaimDeliveries": func(ctx context.Context, e *env) error {
+		_, err := e.ClaimDeliveries(ctx, time.Minute, nil, 1)
+		return err
+	},
+	"EndDelivery":   func(ctx context.Context, e *env) error { return e.EndDelivery(ctx, &kms.Delivery{}) },
+	"RetryDelivery": func(ctx context.Context, e *env) error { return e.RetryDelivery(ctx, &kms.Delivery{}, start) },
+	"NoteDelivery":  func(ctx context.Context, e *env) error { return e.NoteDelivery(ctx, unopenedID, unopenedID, true) },
 	"ListApprovals": func(ctx context.Context, e *env) error {
 		_, _, err := e.ListApprovals(ctx, kms.Page{Size: 1})
 		return err
@@ -295,7 +311,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node", "policy": // there were none
+		case "name", "approval", "node", "policy", "webhook": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

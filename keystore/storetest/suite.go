@@ -62,6 +62,8 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Approvals", testApprovals},
 		{"NodeSettings", testNodeSettings},
 		{"Policies", testPolicies},
+		{"Webhooks", testWebhooks},
+		{"Deliveries", testDeliveries},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

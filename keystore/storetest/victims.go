@@ -21,6 +21,7 @@ type scene struct {
 	node                *kms.NodeSetting
 	policy              *kms.PolicyVersion
 	deleted             *kms.Tenant
+	webhook             *kms.Webhook
 	prefix              string
 }
 
@@ -83,6 +84,8 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	s.node, err = e.SetNodeMode(ctx, kms.NodeID(prefix+"-node"), 0, kms.NodeDrained)
 	must(err)
 	s.policy = e.policy(t, prefix+" document")
+	s.webhook = e.webhook(t, s.tenant.ID)
+	e.enqueue(t, sampleDelivery(s.webhook, ""))
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -167,6 +170,10 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.NodeSetting(ctx, s.node.Node)
 			return err
 		}, nil},
+		"webhook": {"webhooks", "id", s.webhook.ID[:], func(ctx context.Context, e *env) error {
+			_, err := e.Webhook(ctx, tenant, s.webhook.ID)
+			return err
+		}, nil},
 		"policy": {"policies", "version", int64(s.policy.Version), func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, s.policy.Version)
 			return err
@@ -217,6 +224,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["policy"] = held["policy"] || p.Version == s.policy.Version
 	}
 	wantList(t, "ListPolicies", err)
+	webhooks, _, err := e.ListWebhooks(ctx, s.tenant.ID, page)
+	for _, w := range webhooks {
+		held["webhook"] = held["webhook"] || w.ID == s.webhook.ID
+	}
+	wantList(t, "ListWebhooks", err)
 	return held
 }
 
@@ -308,12 +320,22 @@ func (s *scene) tamperings(other *scene) []tampering {
 			_, err := e.NodeSetting(ctx, "another-node")
 			return err
 		}},
+		{victim: "webhook", column: "tenant", value: theirs[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Webhook(ctx, other.tenant.ID, s.webhook.ID)
+			return err
+		}},
+		{victim: "webhook", column: "id", value: id[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Webhook(ctx, s.tenant.ID, id)
+			return err
+		}},
 		{victim: "policy", column: "version", value: int64(9), moves: true, elsewhere: func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, 9)
 			return err
 		}},
 	}
 	list = append(list, text("node", map[string]any{"mode": "active", "changed": micro(time.Second), "revision": int64(2)})...)
+	list = append(list, text("webhook", map[string]any{"url": "https://attacker.example/", "types": `["node.down"]`, "secret": []byte("another"),
+		"state": "DISABLED", "created": micro(time.Second), "revision": int64(2)})...)
 	list = append(list, text("policy", map[string]any{"document": []byte("another document"), "digest": make([]byte, 32), "comment": "other",
 		"created": micro(time.Second), "created_by": id[:]})...)
 	list = append(list, text("tenant", map[string]any{
@@ -350,7 +372,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": "", "policy": ""} {
+		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
@@ -372,6 +394,9 @@ var unauthenticated = map[string]string{
 	"credentials.last_used":    "nothing is decided by it",
 	"credentials.last_address": "nothing is decided by it",
 	"system_secrets.*":         "sealed by the HSM, which binds name and version",
+	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
+	"webhooks.delivered":       "nothing is decided by it",
+	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",
 	"idempotency.*":            "an answer's status and id for a day, no state of an object",
 	"changes.*":                "tells what to read again, and nothing of what is there",
 	"row_authentication.id":    "there is one row",

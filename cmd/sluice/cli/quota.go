@@ -22,6 +22,7 @@ concurrency and storage. With --tenant an operator does so for any tenant.`,
   sluice quota --tenant acme --json`,
 		Args: noArguments,
 	}
+	c.AddCommand(p.quotaTenants())
 	s := p.session(c)
 	s.tenantFlag()
 	return s.verb(func(s *session) error {
@@ -95,4 +96,52 @@ func usedOf(u client.QuotaUse, unit string) string {
 		text += " " + unit
 	}
 	return text
+}
+
+func (p *program) quotaTenants() *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use:   "tenants",
+		Short: "List the tenants near a limit, or beyond one (operators)",
+		Long: `List the tenants that owe credits, have drawn on their elastic pool, run one
+notch lower or have come to the soft part of a total, the nearest to its limit
+first. EARLY is the part of a tenant's requests that came before the Retry-After
+it was given was over. It is what the API node that answers knows.
+` + operators,
+		Example: "  sluice quota tenants\n  sluice quota tenants --limit 10 --json",
+		Args:    noArguments,
+	}
+	c.Flags().IntVar(&limit, "limit", 50, "show at most this `NUMBER` of tenants, 1 to 200")
+	noCompletion(c, "limit")
+	return p.operatorVerb(c, func(s *session) error {
+		ctx, api, err := s.connect()
+		if err != nil {
+			return err
+		}
+		q, err := api.QuotaStandings(ctx, limit)
+		if err != nil {
+			return err
+		}
+		return s.show(q, func(w io.Writer) error {
+			rows := make([][]string, len(q.Tenants))
+			for i, t := range q.Tenants {
+				rows[i] = []string{t.Tenant, string(t.Tier), permille(t.Near), credits(t.Debt), credits(t.Drawn), lowered(t.Lowered),
+					strconv.FormatUint(t.Refused, 10), permille(t.RetryShare)}
+			}
+			if err := table(w, []string{"TENANT", "TIER", "USED", "DEBT", "DRAWN", "DAY", "REFUSED", "EARLY"}, rows); err != nil {
+				return err
+			}
+			if left := q.Total - len(q.Tenants); left > 0 {
+				s.say("%d more; see --limit.", left)
+			}
+			return nil
+		})
+	})
+}
+
+func lowered(l bool) string {
+	if l {
+		return "lowered"
+	}
+	return "full"
 }

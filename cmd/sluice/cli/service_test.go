@@ -58,6 +58,8 @@ const credentialFields = `"id":"01920000-0000-7000-8000-00000000000c","name":"ci
 "networks":["10.0.0.0/8"],"secrets":[{"created_at":"2026-01-02T03:04:05Z"},{"created_at":"2026-01-01T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"}],
 "created_at":"2026-01-01T03:04:05Z","expires_at":"2030-01-01T00:00:00Z","revision":2,` + charge
 
+const webhook = `{"id":"01920000-0000-7000-8000-000000000010","url":"https://hooks.example.com/sluice","types":["quota.day_soft_limit"],"state":"ACTIVE","created_at":"2026-01-02T03:04:05Z","failing_since":"2026-01-03T03:04:05Z","revision":1`
+
 const approvalID = "01920000-0000-7000-8000-00000000000f"
 
 const approval = `{"id":"` + approvalID + `","operation":"delete-tenant","resource":"tenant acme","requested_by":"01920000-0000-7000-8000-00000000000b",
@@ -177,6 +179,12 @@ var answers = map[string]string{
 {"tier":"silver","credits_per_second":1000,"tenants":0,"fits":31},{"tier":"free","credits_per_second":200,"tenants":1,"fits":158}],` + charge + `}`,
 	"GET /v1/quota":              `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
 	"GET /v1/tenants/acme/quota": `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
+	"POST /v1/webhooks":          webhook + `,"secret":"whsec_c2VjcmV0",` + charge + `}`,
+	"GET /v1/webhooks":           `{"webhooks":[` + webhook + `}],` + charge + `}`,
+	"GET /v1/webhooks/01920000-0000-7000-8000-000000000010":       webhook + `,` + charge + `}`,
+	"DELETE /v1/webhooks/01920000-0000-7000-8000-000000000010":    `{"id":"01920000-0000-7000-8000-000000000010",` + charge + `}`,
+	"POST /v1/webhooks/01920000-0000-7000-8000-000000000010/test": `{"event_id":"01920000-0000-7000-8000-000000000011",` + charge + `}`,
+	"GET /v1/quota/tenants?page_size=50":                          `{"tenants":[{"tenant":"01920000-0000-7000-8000-00000000000d","tier":"gold","near_permille":912,"debt":100,"drawn":2.5,"day_lowered":true,"admitted":90,"refused":10,"retry_permille":250}],"total":3,` + charge + `}`,
 	"GET /v1/hsm/map": `{"domains":[{"id":"01920000-0000-7000-8000-00000000000e","name":"dev","generation":1,"slots":4,"nodes":[{"id":"hsm-1","mode":"active","state":"up","slots":4},
 {"id":"hsm-2","mode":"drained","state":"closed","slots":4}]}],"tenants":[{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","domain":"01920000-0000-7000-8000-00000000000e"}],
 "placements":[{"key":"01920000-0000-7000-8000-00000000000f","node":"hsm-1","since":"2026-01-02T03:04:05Z","why":"load"}],"placed":1,` + charge + `}`,

@@ -14,11 +14,13 @@ import (
 
 	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/egress"
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/keystore"
 	"github.com/sluice-kms/sluice/keystore/postgres"
 	"github.com/sluice-kms/sluice/keystore/sqlite"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/notify"
 	"github.com/sluice-kms/sluice/quota"
 )
 
@@ -34,8 +36,10 @@ type App struct {
 	System        *kms.Tenant // the tenant of the operators
 	Secrets       *kms.Secrets
 	Metrics       *prometheus.Registry
+	Events        *notify.Notifier
 
 	storeFailed <-chan struct{}
+	addresses   *egress.Guard
 
 	config *Config
 	log    *slog.Logger
@@ -140,6 +144,9 @@ func (a *App) openService(ctx context.Context) (err error) {
 	if err := a.Store.Authenticate(ctx, a.Secrets.RowKey); err != nil {
 		return err
 	}
+	if err := a.openNotifier(); err != nil {
+		return err
+	}
 	engine, err := NewPolicyEngine(time.Now)
 	if err != nil {
 		return err
@@ -167,6 +174,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
 		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine, Capacity: sales,
+		Webhooks: a.Store, Deliveries: a.Store, Addresses: a.addresses,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Device: a.Device, Journal: a.Journal,
@@ -205,6 +213,7 @@ func (a *App) startOwn(ctx context.Context) error {
 		return err
 	}
 	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close)
+	a.startNodeWatch()
 	return nil
 }
 

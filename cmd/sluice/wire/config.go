@@ -49,6 +49,7 @@ type Config struct {
 	Journal  JournalConfig  `koanf:"journal"`
 	Deletion DeletionConfig `koanf:"deletion"`
 	Quota    QuotaConfig    `koanf:"quota"`
+	Webhooks WebhooksConfig `koanf:"webhooks"`
 
 	// TwoOperators tells whether deleting a tenant, putting a policy, minting an
 	// operator's credential and giving another's a new secret take the approval
@@ -231,6 +232,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Journal.ReserveBytes, DefaultReserveBytes)
 	setDefault(&c.Deletion.RootRotation, DefaultRootRotation)
 	setDefault(&c.Deletion.BackupRetention, DefaultBackupRetention)
+	setDefault(&c.Webhooks.GiveUp, DefaultGiveUp)
+	setDefault(&c.Webhooks.DisableAfter, DefaultDisableAfter)
 	for i := range c.HSM.Domains {
 		for j := range c.HSM.Domains[i].Tokens {
 			setDefault(&c.HSM.Domains[i].Tokens[j].Slots, DefaultSlots)
@@ -272,6 +275,11 @@ func (c *Config) Validate() error {
 		"root_rotation": c.Deletion.RootRotation, "backup_retention": c.Deletion.BackupRetention} {
 		check(period >= time.Hour && period <= maxCopiesLive, "deletion.%s: must be 1h to %.0fh", name, maxCopiesLive.Hours())
 	}
+	for name, period := range map[string]time.Duration{"give_up": c.Webhooks.GiveUp, "disable_after": c.Webhooks.DisableAfter} {
+		check(period >= time.Minute && period <= maxWebhookPeriod, "webhooks.%s: must be 1m to %.0fh", name, maxWebhookPeriod.Hours())
+	}
+	_, err = c.Webhooks.networks()
+	check(err == nil, "webhooks.allow_networks: %v", err)
 	check(len(c.HSM.Domains) > 0, "hsm.domains: name at least one")
 	ids := map[string]bool{}
 	for i, d := range c.HSM.Domains {

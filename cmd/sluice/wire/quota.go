@@ -175,7 +175,7 @@ type quotas struct {
 func (a *App) openQuota(ctx context.Context, policies *quota.Policies, nodes *nodeSlots) (*quotas, error) {
 	running, stop := context.WithCancel(context.Background())
 	q := &quotas{objects: a.Store, device: a.Device, nodes: nodes, log: a.log, running: running, stop: stop}
-	o := quota.Options{Policies: policies, Clock: time.Now, Notify: q.tell, Node: a.config.Node}
+	o := quota.Options{Policies: policies, Clock: time.Now, Notify: func(e quota.Event) { a.Events.Publish(quotaEvent(e)) }, Node: a.config.Node}
 	if c := a.config.Quota.Redis; len(c.Addresses) > 0 {
 		store, err := c.open(ctx)
 		if err != nil {
@@ -272,11 +272,8 @@ func (q *quotas) save() {
 	}
 }
 
-// tell logs that a tenant has come to a line, once a window.
-func (q *quotas) tell(e quota.Event) {
-	q.log.Info("quota: a tenant has come to a soft limit", slog.String("tenant", e.Tenant.String()), slog.String("limit", string(e.Kind)),
-		slog.Int("window", int(e.Window)), slog.Int64("used", e.Used), slog.Int64("of", e.Limit))
-}
+// Standings implements kms.QuotaAccounts.
+func (q *quotas) Standings(limit int) ([]kms.QuotaStanding, int) { return q.engine.Standings(limit) }
 
 // Close ends what looks after the quota, returns what is lent, and saves the
 // ledger. Requests must have ended.

@@ -1,0 +1,267 @@
+package kms
+
+import (
+	"context"
+	"encoding/json/v2"
+	"strings"
+	"time"
+	"uuid"
+)
+
+// Events tell people what happens beside requests: that a tenant comes to a
+// limit, that a node is lost. They go to the log and to webhooks. An event
+// holds nothing secret and little else: its fields are names, ids and numbers.
+
+// EventType names what happened. The types are those of EventTypes.
+type EventType string
+
+// The types of events.
+const (
+	EventDaySoft       EventType = "quota.day_soft_limit"
+	EventMonthSoft     EventType = "quota.month_soft_limit"
+	EventBandwidthSoft EventType = "quota.bandwidth_soft_limit"
+
+	EventNodeDown EventType = "node.down"
+	EventNodeOut  EventType = "node.out"
+	EventNodeUp   EventType = "node.up"
+
+	EventWebhookDisabled EventType = "webhook.disabled"
+	EventsDropped        EventType = "events.dropped"
+	EventTest            EventType = "webhook.test"
+)
+
+// Severity says how much an event is in need of a person.
+type Severity string
+
+// The severities.
+const (
+	SeverityInfo    Severity = "info"
+	SeverityWarning Severity = "warning"
+	SeverityError   Severity = "error"
+)
+
+// EventInfo is a type's row in the table of types of events.
+type EventInfo struct {
+	Type     EventType
+	Severity Severity
+	// Operators tells whether only the operators' webhooks get it. Others go to
+	// those of the tenant that they are about, and to the operators'.
+	Operators bool
+	// Fields are what its events say beside what all say.
+	Fields []string
+	Doc    string
+}
+
+var eventTypes = []EventInfo{
+	{Type: EventDaySoft, Severity: SeverityWarning, Fields: []string{"window", "used", "limit"},
+		Doc: "a tenant has used the soft part of its day's credits: window is the day, used and limit are credits"},
+	{Type: EventMonthSoft, Severity: SeverityWarning, Fields: []string{"window", "used", "limit"},
+		Doc: "a tenant has used the soft part of its month's credits: window is the month, used and limit are credits"},
+	{Type: EventBandwidthSoft, Severity: SeverityWarning, Fields: []string{"window", "used", "limit"},
+		Doc: "a tenant has used the soft part of its day's bandwidth: window is the day, used and limit are bytes"},
+	{Type: EventNodeDown, Severity: SeverityError, Operators: true, Fields: []string{"node", "api_node"},
+		Doc: "an API node has lost an HSM node and goes on trying it"},
+	{Type: EventNodeOut, Severity: SeverityError, Operators: true, Fields: []string{"node", "api_node"},
+		Doc: "an API node has given an HSM node up until an operator enables it"},
+	{Type: EventNodeUp, Severity: SeverityInfo, Operators: true, Fields: []string{"node", "api_node"},
+		Doc: "an HSM node that was down or out serves again"},
+	{Type: EventWebhookDisabled, Severity: SeverityWarning, Fields: []string{"webhook", "failing_since"},
+		Doc: "a webhook has failed for so long that nothing more is sent to it"},
+	{Type: EventsDropped, Severity: SeverityWarning, Fields: []string{"count"},
+		Doc: "a webhook of the tenant has more events waiting than are kept; the oldest were dropped"},
+	{Type: EventTest, Severity: SeverityInfo, Fields: []string{"webhook"},
+		Doc: "sent when it is asked for, to the webhook that it is asked for"},
+}
+
+// EventTypes returns the table of types. The caller must not change it.
+func EventTypes() []EventInfo { return eventTypes }
+
+// Info returns the type's row, nil for an unknown type.
+func (e EventType) Info() *EventInfo {
+	for i := range eventTypes {
+		if eventTypes[i].Type == e {
+			return &eventTypes[i]
+		}
+	}
+	return nil
+}
+
+// Event is one thing that happened.
+type Event struct {
+	ID   uuid.UUID // UUIDv7
+	Type EventType
+	Time time.Time
+	// Tenant is whom it is about; zero: the service.
+	Tenant uuid.UUID
+	Fields []EventField
+	// Once is the same for what several API nodes notice of one happening,
+	// which is then told to each webhook once. "": each event is of its own.
+	Once string
+}
+
+// EventField is a detail of an event.
+type EventField struct{ Name, Value string }
+
+// Events takes events. Publish does not block and does not fail: what cannot be
+// taken is counted and logged.
+type Events interface {
+	Publish(e Event)
+}
+
+// WebhookState is the state of a webhook.
+type WebhookState string
+
+// The states of a webhook.
+const (
+	WebhookActive   WebhookState = "ACTIVE"
+	WebhookDisabled WebhookState = "DISABLED" // failed for too long; it can only be deleted
+)
+
+// Webhook is an address to which a tenant's events are sent.
+type Webhook struct {
+	ID     uuid.UUID
+	Tenant uuid.UUID
+	URL    string
+	// Types are those that it gets; empty: all that its tenant may have.
+	Types []EventType
+	// Secret is what its deliveries are signed with, sealed under the tenant's
+	// sealing key: see WebhookSecretName.
+	Secret   []byte
+	State    WebhookState
+	Created  time.Time
+	Revision uint64 // grows by one with every change, from 1
+
+	// FailingSince is when the first of the failures in a row was, zero while
+	// it does not fail; Delivered is when it last took an event. They are no
+	// state: they change without the revision.
+	FailingSince, Delivered time.Time
+}
+
+// Wants tells whether a webhook gets events of a type about a tenant. operators
+// tells whether it is one of the operators'.
+func (w *Webhook) Wants(e *Event, operators bool) bool {
+	info := e.Type.Info()
+	if w.State != WebhookActive || info == nil || info.Operators && !operators {
+		return false
+	}
+	if len(w.Types) == 0 {
+		return true
+	}
+	for _, t := range w.Types {
+		if t == e.Type {
+			return true
+		}
+	}
+	return false
+}
+
+// WebhookSecretName names a webhook's secret to Device.Seal; its version is 1.
+func WebhookSecretName(id uuid.UUID) string { return "webhook " + id.String() }
+
+// Webhooks stores webhooks. Another tenant's webhook and a missing one give
+// ErrNotFound.
+type Webhooks interface {
+	// CreateWebhook: KindConflict when the tenant has MaxWebhooks already.
+	CreateWebhook(ctx context.Context, w *Webhook) error
+	Webhook(ctx context.Context, tenant, id uuid.UUID) (*Webhook, error)
+	// ListWebhooks returns a page of a tenant's webhooks in the order in which
+	// they were made.
+	ListWebhooks(ctx context.Context, tenant uuid.UUID, page Page) ([]*Webhook, string, error)
+	// DisableWebhook sets the state, if the revision is still the given one;
+	// KindPreconditionFailed otherwise.
+	DisableWebhook(ctx context.Context, tenant, id uuid.UUID, revision uint64) error
+	// DeleteWebhook removes it with what waits for it.
+	DeleteWebhook(ctx context.Context, tenant, id uuid.UUID) error
+}
+
+// MaxWebhookURL bounds the URL of a webhook in bytes.
+const MaxWebhookURL = 2048
+
+// MaxWebhooks is how many webhooks a tenant has at most: what it does and does
+// not get is then decided in one read.
+const MaxWebhooks = 16
+
+// Delivery is an event on its way to a webhook.
+type Delivery struct {
+	Tenant  uuid.UUID // whose webhook it is
+	Webhook uuid.UUID
+	Event   uuid.UUID
+	Once    string // of the event, its id where it has none
+	Type    EventType
+	Body    []byte // what is sent, the same every time
+	Created time.Time
+	// Attempts is how often it was tried, this time included.
+	Attempts int
+}
+
+// Deliveries is the durable queue of deliveries. Each API node sends what it
+// claims.
+type Deliveries interface {
+	// Enqueue stores deliveries to webhooks of one tenant, all or none, but for
+	// those that the webhook had before (the same Once) and those whose webhook
+	// is gone. Of a webhook for which more than MaxWaiting
+	// wait the oldest are dropped; it returns how many.
+	Enqueue(ctx context.Context, tenant uuid.UUID, list []Delivery) (dropped int, err error)
+	// ClaimDeliveries takes deliveries that are due, and nobody else gets them
+	// until the lease is over: at most one of a webhook and MaxClaims of a
+	// tenant at a time, none of the tenants that are busy.
+	ClaimDeliveries(ctx context.Context, lease time.Duration, busy []uuid.UUID, limit int) ([]Delivery, error)
+	// EndDelivery ends one that was taken or given up.
+	EndDelivery(ctx context.Context, d *Delivery) error
+	// RetryDelivery makes one due again at a time.
+	RetryDelivery(ctx context.Context, d *Delivery, due time.Time) error
+	// NoteDelivery notes of a webhook that it took an event, or that it failed.
+	NoteDelivery(ctx context.Context, tenant, webhook uuid.UUID, taken bool) error
+}
+
+// Bounds of the queue.
+const (
+	// MaxWaiting is how many deliveries are kept for one webhook.
+	MaxWaiting = 1000
+	// MaxClaims is how many deliveries of one tenant are claimed at once: its
+	// dead receivers take up no more of a sender.
+	MaxClaims = 2
+	// DeliveriesKept is how long a delivery that has ended is kept, so that what
+	// another API node notices later is not sent again: longer than a month,
+	// which is the longest that happenings last.
+	DeliveriesKept = 32 * 24 * time.Hour
+	// MaxEventBody bounds the body of a delivery in bytes.
+	MaxEventBody = 4096
+)
+
+// eventBody is an event as it is sent.
+type eventBody struct {
+	ID        uuid.UUID         `json:"id"`
+	Type      EventType         `json:"type"`
+	Timestamp time.Time         `json:"timestamp"`
+	Severity  Severity          `json:"severity"`
+	Tenant    string            `json:"tenant,omitzero"`
+	Data      map[string]string `json:"data"`
+}
+
+// Delivery makes the delivery of an event to a webhook. Its body is JSON:
+//
+//	{"id": …, "type": …, "timestamp": …, "severity": …, "tenant": …, "data": {…}}
+//
+// KindInternal when it is longer than MaxEventBody.
+func (e *Event) Delivery(w *Webhook) (Delivery, error) {
+	body := eventBody{ID: e.ID, Type: e.Type, Timestamp: e.Time.UTC(), Data: make(map[string]string, len(e.Fields))}
+	if info := e.Type.Info(); info != nil {
+		body.Severity = info.Severity
+	}
+	if e.Tenant != uuid.Nil() {
+		body.Tenant = e.Tenant.String()
+	}
+	for _, f := range e.Fields {
+		body.Data[f.Name] = strings.ToValidUTF8(f.Value, "\uFFFD")
+	}
+	text, err := json.Marshal(&body, json.Deterministic(true))
+	if err != nil || len(text) > MaxEventBody {
+		return Delivery{}, Wrap(KindInternal, err, "the event cannot be written")
+	}
+	d := Delivery{Tenant: w.Tenant, Webhook: w.ID, Event: e.ID, Once: e.Once, Type: e.Type, Body: text, Created: e.Time, Attempts: 0}
+	if d.Once == "" {
+		d.Once = e.ID.String()
+	}
+	return d, nil
+}
