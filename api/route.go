@@ -22,6 +22,7 @@ const (
 	ObjectApproval   Object = "approval"
 	ObjectNode       Object = "node"
 	ObjectPolicy     Object = "policy"
+	ObjectRequest    Object = "request"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -127,8 +128,8 @@ func Routes() []Route {
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
-		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), approvalRoutes(), nodeRoutes(), policyRoutes(), capacityRoutes(),
+		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), requestRoutes(),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), approvalRoutes(), nodeRoutes(), schedulerRoutes(), policyRoutes(), capacityRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

@@ -39,6 +39,9 @@ func (s *Store) purgeExpired(ctx context.Context) {
 	s.purgeBatches(ctx, "approvals", func() (int, error) {
 		return s.driver.DeleteExpiredApprovals(ctx, DeleteExpiredApprovalsParams{Now: now, Limit: purgeBatch})
 	})
+	s.purgeBatches(ctx, "records of requests", func() (int, error) {
+		return s.driver.DeleteExpiredRecords(ctx, DeleteExpiredRecordsParams{Now: now, Limit: purgeBatch})
+	})
 	if d, ok := s.driver.(ChangeDriver); ok {
 		before := timestamp(s.now().Add(-changesKept))
 		s.purgeBatches(ctx, "changes", func() (int, error) {

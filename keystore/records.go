@@ -533,3 +533,31 @@ type (
 		Secret      Integer
 	}
 )
+
+// The parameters and rows of the records of requests.
+type (
+	InsertRequestRecordsParams struct{ Records []RequestRecordRecord }
+	RequestRecordParams        struct {
+		Tenant  uuid.UUID
+		Request uuid.UUID
+		Now     Timestamp
+	}
+	AnyRequestRecordParams struct {
+		Request uuid.UUID
+		Now     Timestamp
+	}
+	DeleteExpiredRecordsParams struct {
+		Now   Timestamp
+		Limit int
+	}
+	RequestRecordRecord struct {
+		Tenant   uuid.UUID
+		Request  uuid.UUID
+		Document []byte
+		Expires  Timestamp
+	}
+	RequestRecordRow struct {
+		Tenant   Bytes
+		Document Bytes
+	}
+)

@@ -71,6 +71,7 @@ const (
 	OpPutPolicy        Op = "put-policy"
 	OpReadQuota        Op = "read-quota"
 	OpReadCapacity     Op = "read-capacity"
+	OpReadRequest      Op = "read-request"
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
 )
@@ -193,6 +194,7 @@ var ops = []OpInfo{
 	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true, TwoOperators: true},
 	{Op: OpRevokeCredential, Class: ClassDestroy, Family: "tenant", Changes: true},
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
+	{Op: OpReadRequest, Class: ClassRead, Family: "usage"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},

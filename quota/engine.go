@@ -192,6 +192,9 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	h.reservation, h.snapshot, h.now = *reservation, snapshot, e.nowLocked(s)
 	h.creates, h.bytes = r.Creates, int64(max(r.Bytes, 0))
 	e.find(s, h, r)
+	if r.Gates != nil {
+		*r.Gates = e.gates(h, r)
+	}
 	var f refusal
 	if !e.peek(&f, h, r) {
 		s.reuse(h)

@@ -79,6 +79,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpTestNode:       5,
 	kms.OpReadQuota:      1,
 	kms.OpReadCapacity:   1,
+	kms.OpReadRequest:    1,
 
 	kms.OpReadApprovals: 1,
 	kms.OpImportParams:  1,

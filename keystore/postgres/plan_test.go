@@ -54,6 +54,8 @@ var largeTables = map[string]string{
 	"idempotency": `INSERT INTO idempotency (tenant, credential, claim, fingerprint, state, resource, secret, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '\x01', decode(repeat('00', 32), 'hex'), 'IN_FLIGHT', '', false,
 			now() + i * interval '1 second' FROM generate_series(1, $1) i`,
+	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"policies": `INSERT INTO policies (version, document, digest, comment, created, created_by)
 		SELECT i, '{}', decode(repeat('00', 32), 'hex'), '', now(), md5(i::text)::uuid FROM generate_series(1, $1) i`,
 	"approvals": `INSERT INTO approvals (id, op, resource, fingerprint, requested_by, used, created, expires, revision)

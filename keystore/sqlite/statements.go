@@ -15,6 +15,7 @@ var (
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
 		selectNewestPolicy, selectPolicy, listPolicies,
+		selectRequestRecord, selectAnyRequestRecord,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -26,6 +27,7 @@ var (
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,
+		insertRequestRecord, deleteExpiredRecords,
 	}
 )
 

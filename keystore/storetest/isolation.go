@@ -20,6 +20,7 @@ type objects struct {
 	alias      string
 	credential *kms.Credential
 	claim      kms.IdempotencyKey
+	request    uuid.UUID
 }
 
 // attempt calls a method for a tenant with the names and ids in o.
@@ -106,6 +107,10 @@ var reaching = map[string][]attempt{
 		_, err := s.UpdateCredential(ctx, tenant.ID, o.credential.ID, 1, kms.CredentialChange{Revoked: &now})
 		return err
 	}},
+	"RequestRecord": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.RequestRecord(ctx, tenant.ID, o.request)
+		return err
+	}},
 	"Finish": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		o.claim.Tenant = tenant.ID
 		return s.Finish(ctx, o.claim, kms.IdempotencyRecord{Status: 200})
@@ -157,6 +162,8 @@ var withoutTenant = map[string]string{
 	"CredentialForAuthentication": "finds out the tenant",
 	"SystemSecrets":               "the service's own",
 	"PutSystemSecret":             "the service's own",
+	"StoreRecords":                "the service's own, of all tenants: RecordsOfUnknownTenantsAreLeftOut",
+	"AnyRequestRecord":            "operators only",
 	"Begin":                       "claims of tenants never meet: ClaimsOfTenantsNeverMeet",
 }
 
@@ -168,7 +175,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
 		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"),
-		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"},
+		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"}, request: uuid.NewV7(),
 	}
 
 	t.Run("EveryMethodIsCovered", func(t *testing.T) {
@@ -245,6 +252,10 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	o.credential = e.credential(t, tenant.ID, "secret-credential")
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	o.request = uuid.NewV7()
+	if err := e.StoreRecords(t.Context(), []kms.RequestRecord{{Tenant: tenant.ID, RequestID: o.request, Time: start}}); err != nil {
 		t.Fatal(err)
 	}
 	return o

@@ -102,6 +102,9 @@ func Fill(t *testing.T, store *keystore.Store, prefix string) uuid.UUID {
 	if _, err := store.Begin(t.Context(), claim, [32]byte{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := store.StoreRecords(t.Context(), []kms.RequestRecord{sampleRecord(s.tenant.ID)}); err != nil {
+		t.Fatal(err)
+	}
 	return s.tenant.ID
 }
 
@@ -372,6 +375,7 @@ var unauthenticated = map[string]string{
 	"credentials.last_used":    "nothing is decided by it",
 	"credentials.last_address": "nothing is decided by it",
 	"system_secrets.*":         "sealed by the HSM, which binds name and version",
+	"request_records.*":        "says what a request waited for, for minutes; nothing is decided by it",
 	"idempotency.*":            "an answer's status and id for a day, no state of an object",
 	"changes.*":                "tells what to read again, and nothing of what is there",
 	"row_authentication.id":    "there is one row",
