@@ -31,7 +31,7 @@ func (p *program) commands() []*cobra.Command {
 		group("tenant", "Create and manage tenants (operators)",
 			"Create and manage tenants. "+operators,
 			p.tenantCreate(), p.tenantList(), p.tenantGet(), p.tenantUpdate(), p.tenantSuspend(), p.tenantResume(), p.tenantDelete()),
-		p.quota(), p.capacity(),
+		p.quota(), p.why(), p.top(), p.capacity(),
 		group("project", "Create and list projects",
 			"Create and list projects, the namespaces inside a tenant.\n"+anyTenant,
 			p.projectCreate(), p.projectList()),
