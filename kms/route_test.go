@@ -54,6 +54,7 @@ type stage struct {
 	// admitted; 0: it is not told.
 	decidedUnder uint64
 	waits        []kms.Reason // of every slot
+	leaseWait    time.Duration
 	records      *recordBook
 	clock        time.Time
 }
@@ -210,7 +211,7 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	if err := s.step("admit"); err != nil {
 		return kms.Reservation{}, err
 	}
-	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder}, nil
+	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder, LeaseWait: s.leaseWait}, nil
 }
 
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
