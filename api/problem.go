@@ -128,7 +128,7 @@ func (s *Server) fail(x *exchange, err error) {
 	p, retryAfter := problemOf(err)
 	s.logFailure(x, p, err)
 	h := x.Header()
-	if len(p.Reasons) > 0 {
+	if len(p.Reasons) > 0 && reasoned(p.Status) {
 		// It was admitted or refused by numbers that are the caller's own, so
 		// they tell nothing of what must look like something else.
 		p.Reasons = reasonsOf(x.ticket.Reasons)

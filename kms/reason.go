@@ -15,6 +15,7 @@ const (
 	UnitCredits      Unit = "micro-credits"
 	UnitRates        Unit = "micro-requests"
 	UnitRequests     Unit = "requests"
+	UnitCreditRate   Unit = "credits/s"
 	UnitBytes        Unit = "bytes"
 	UnitObjects      Unit = "objects"
 	UnitNodes        Unit = "nodes"
@@ -102,6 +103,7 @@ var reasons = []ReasonInfo{
 	{ReasonOwnQueueFull, UnitRequests, "the tenant's part of the queue is full: {have} of {limit} requests wait", "send less at once, and come back when Retry-After says"},
 	{ReasonWaitTooLong, UnitTime, "the expected wait of {need} is longer than the {limit} that the request may wait",
 		"come back when Retry-After says, or allow a longer wait by the urgency or the deadline"},
+	{ReasonCapacity, UnitCreditRate, "the HSMs can keep no more promises: {have} of {limit} credits/s are left to sell and this adds {need}", "sell less, add HSMs, or force it"},
 	{ReasonWaitExceeded, UnitTime, "no slot became free in the {limit} that the request may wait", "come back when Retry-After says, or allow a longer wait"},
 }
 
