@@ -132,6 +132,7 @@ func (c *call) travel() (body *buffer, err error) {
 		return nil, err
 	}
 	c.ticket.DryRun = c.query[dryRunParameter.Name] == "true"
+	c.readDebug()
 	return c.route.serve(c)
 }
 
@@ -298,11 +299,23 @@ func (s *Server) describeCharge(x *exchange) {
 	if r, ok := t.Reserved(); ok && r.PerSecond > 0 {
 		s.describeLimits(x, &r)
 	}
+	s.describeTime(x)
+}
+
+// describeTime sets the headers that say where a request's time went.
+func (s *Server) describeTime(x *exchange) {
+	h, t := x.Header(), &x.ticket
 	timing := make([]byte, 0, 64)
 	timing = appendDuration(timing, "queue;dur=", t.Wait)
 	timing = appendDuration(timing, ", hsm;dur=", t.SlotTime)
 	timing = appendDuration(timing, ", total;dur=", s.clock().Sub(t.Received))
 	x.set(h, headerTiming, string(timing))
+	if t.Wait > 0 && len(t.Reasons) > 0 {
+		x.set(h, headerWaitReason, waitReasons(t.Reasons))
+	}
+	if t.Debug {
+		s.describeDecision(x)
+	}
 }
 
 // appendDuration appends a metric of Server-Timing: milliseconds.

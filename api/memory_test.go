@@ -31,6 +31,7 @@ type memory struct {
 	secrets     []kms.SystemSecret
 	entries     []kms.Entry
 	approvals   []*kms.Approval
+	records     []kms.RequestRecord
 	modes       nodeModes
 	policies    []*kms.PolicyVersion
 	webhooks    []*kms.Webhook
@@ -389,9 +390,9 @@ func (m *memory) outcomes() []kms.Entry {
 // atOnce is a scheduler that never waits.
 type atOnce struct{}
 
-func (atOnce) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+func (atOnce) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (kms.Turn, error) {
 	work(f.Nodes[0])
-	return time.Microsecond, nil
+	return kms.Turn{Wait: time.Microsecond, Waits: []kms.Reason{{Code: "SHARE", Have: 500, Limit: 1500, Waited: time.Microsecond}}, Class: "MID"}, nil
 }
 
 // flowRecorder is atOnce that remembers what it was told.
@@ -401,7 +402,7 @@ type flowRecorder struct {
 	flows []kms.Flow
 }
 
-func (r *flowRecorder) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+func (r *flowRecorder) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (kms.Turn, error) {
 	r.mu.Lock()
 	r.flows = append(r.flows, f)
 	r.mu.Unlock()

@@ -354,7 +354,7 @@ type gate struct {
 	arrived, open chan struct{}
 }
 
-func (g gate) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+func (g gate) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (kms.Turn, error) {
 	g.arrived <- struct{}{}
 	<-g.open
 	return g.atOnce.Do(ctx, f, work)

@@ -45,7 +45,7 @@ var introduction = `Sluice is a key management service that many tenants share.
 
 Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A field that is not given is left out: null is refused, as are unknown fields, repeated names and unknown query parameters. The tenant is that of the credential; nothing else names it.
 
-{key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id, {approval} an approval's. A slash in a name is written %2F; paths hold no other escape.
+{key} is a key's id, name or alias, {version} the number of one of its versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a credential's id, {approval} an approval's, {request} a request's. A slash in a name is written %2F; paths hold no other escape.
 
 Operations are safe to repeat; each run is charged. A call that changes state takes the header Idempotency-Key, with which it happens once: for 24 hours the same request with the same key, from the same credential, is answered with the first answer's status and the object as it is now, after the caller was authorised anew. Where the first answer showed a secret, the repetition is a conflict that names the id. The same key with another request is refused, and while the first one is under way the repetition is told to wait.
 
@@ -70,6 +70,7 @@ func roleDocs() string {
 func buildDocument(table []Route, version string) []byte {
 	s := &schemas{components: node{}}
 	s.reference(reflect.TypeFor[Problem](), false)
+	s.reference(reflect.TypeFor[Decision](), false)
 	paths := node{}
 	var groups []any
 	for i := range table {
@@ -202,7 +203,7 @@ func parameters(r *Route) []any {
 	}
 	list = append(list, parameterReference(headerRequestID))
 	if !r.Public {
-		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerTrace))
+		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerDebug), parameterReference(headerTrace))
 	}
 	if r.changes() {
 		list = append(list, parameterReference(headerIdempotency))
@@ -224,6 +225,7 @@ var objectDocs = map[Object]string{
 	ObjectApproval:   "An approval's id",
 	ObjectNode:       "A node's id",
 	ObjectWebhook:    "A webhook's id",
+	ObjectRequest:    "A request's id, as its answer's X-Request-Id and request_id have it",
 	ObjectPolicy:     "Number of a version of the policy; 0 is the policy that Sluice comes with",
 }
 
@@ -242,6 +244,8 @@ var requestHeaders = node{
 		"description": "A key of the client's choice, in ASCII, one for each logical request and the same for its repetitions. On operations, which change nothing, it is accepted and has no effect"},
 	headerApproval: node{"name": headerApproval, "in": "header", "schema": node{"type": "string", "format": "uuid"},
 		"description": "The approval of a second operator, which the first request was answered to ask for"},
+	headerDebug: node{"name": headerDebug, "in": "header", "schema": node{"type": "string", "enum": []string{"1"}},
+		"description": "Asks for the whole decision in Sluice-Decision. It has no effect without the scope debug"},
 	headerTrace: node{"name": headerTrace, "in": "header", "schema": node{"type": "string"},
 		"description": "W3C Trace Context; its trace id is recorded"},
 }
@@ -259,6 +263,10 @@ var answerHeaders = node{
 	headerProtection: node{"required": true, "schema": node{"type": "string", "enum": enums[reflect.TypeFor[kms.Protection]()]}, "description": "Of the key that was used"},
 	headerTiming: node{"required": true, "schema": node{"type": "string"},
 		"description": "queue, hsm and total in milliseconds (W3C Server Timing)"},
+	headerWaitReason: node{"schema": node{"type": "string"},
+		"description": "What the request waited for, the longest first, each with its milliseconds as dur; they add up to queue. Absent when it did not wait"},
+	headerDecision: node{"schema": node{"type": "string", "contentMediaType": contentJSON},
+		"description": "With Sluice-Debug and the scope debug: the decision with the numbers of every gate, as JSON: see Decision"},
 	headerReplayed: node{"schema": node{"type": "string", "enum": []string{"true"}},
 		"description": "The request was carried out before, under the same Idempotency-Key; this time nothing was done"},
 	"Retry-After":      node{"schema": node{"type": "integer", "minimum": 1}, "description": "Seconds after which a retry can succeed"},
@@ -273,7 +281,7 @@ func headersOf(r *Route, status int) node {
 		if r.Public {
 			break
 		}
-		names = append(names, headerCost, headerTiming, headerPolicy, headerLimit, headerWeighted)
+		names = append(names, headerCost, headerTiming, headerWaitReason, headerDecision, headerPolicy, headerLimit, headerWeighted)
 		if r.Op.Info().PerKey || r.Op == kms.OpCreateKey {
 			names = append(names, headerProtection)
 		}
@@ -292,9 +300,16 @@ func headersOf(r *Route, status int) node {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		names = append(names, "Retry-After")
 	}
+	if reasoned(status) && !r.Public {
+		names = append(names, headerWaitReason, headerDecision)
+	}
 	headers := node{}
 	for _, name := range names {
 		headers[name] = node{"$ref": "#/components/headers/" + name}
+	}
+	if reasoned(status) && !r.Public {
+		headers[headerTiming] = node{"schema": node{"type": "string"},
+			"description": "As with success; absent when the problem has no reasons"}
 	}
 	return headers
 }

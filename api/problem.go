@@ -28,11 +28,19 @@ type Problem struct {
 
 // ProblemReason is one cause of a refusal.
 type ProblemReason struct {
-	Code    string `json:"code" doc:"The gate that refused" example:"tenant_rate"`
-	Limit   int64  `json:"limit,omitzero" doc:"The gate's limit, in its unit"`
-	Need    int64  `json:"need,omitzero" doc:"What the request needs, in the gate's unit"`
-	Have    int64  `json:"have,omitzero" doc:"What is left, in the gate's unit"`
-	RetryMS int64  `json:"retry_ms,omitzero" doc:"Milliseconds after which this gate would let the request pass; absent when retrying does not help"`
+	Code    string   `json:"code" doc:"The gate that refused" example:"TENANT_RATE"`
+	Unit    kms.Unit `json:"unit,omitzero" doc:"What the numbers count"`
+	Limit   int64    `json:"limit,omitzero" doc:"The gate's limit, in its unit"`
+	Need    int64    `json:"need,omitzero" doc:"What the request needs, in the gate's unit"`
+	Have    int64    `json:"have,omitzero" doc:"What is left, in the gate's unit"`
+	RetryMS int64    `json:"retry_ms,omitzero" doc:"Milliseconds after which this gate would let the request pass; absent when retrying does not help"`
+	WaitMS  float64  `json:"wait_ms,omitzero" doc:"Milliseconds that the request waited for it before"`
+}
+
+// reasonOf is a reason as answers have it.
+func reasonOf(r *kms.Reason) ProblemReason {
+	return ProblemReason{Code: r.Code, Unit: r.Unit(), Limit: r.Limit, Need: r.Need, Have: r.Have,
+		RetryMS: r.RetryIn.Milliseconds(), WaitMS: milliseconds(r.Waited)}
 }
 
 // Code is a problem's stable code: the name of a kms.Kind, or
@@ -109,10 +117,8 @@ func problemOf(err error) (p Problem, retryAfter time.Duration) {
 	if p.Type == "" {
 		p.Type, p.Title = typeBlank, http.StatusText(row.status)
 	}
-	for _, r := range e.Reasons {
-		p.Reasons = append(p.Reasons, ProblemReason{
-			Code: r.Code, Limit: r.Limit, Need: r.Need, Have: r.Have, RetryMS: r.RetryIn.Milliseconds(),
-		})
+	for i := range e.Reasons {
+		p.Reasons = append(p.Reasons, reasonOf(&e.Reasons[i]))
 	}
 	return p, e.RetryAfter
 }
@@ -122,6 +128,12 @@ func (s *Server) fail(x *exchange, err error) {
 	p, retryAfter := problemOf(err)
 	s.logFailure(x, p, err)
 	h := x.Header()
+	if len(p.Reasons) > 0 && reasoned(p.Status) {
+		// It was admitted or refused by numbers that are the caller's own, so
+		// they tell nothing of what must look like something else.
+		p.Reasons = reasonsOf(x.ticket.Reasons)
+		s.describeTime(x)
+	}
 	switch p.Status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", "Bearer")

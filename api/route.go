@@ -23,6 +23,7 @@ const (
 	ObjectNode       Object = "node"
 	ObjectPolicy     Object = "policy"
 	ObjectWebhook    Object = "webhook"
+	ObjectRequest    Object = "request"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -128,8 +129,9 @@ func Routes() []Route {
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
-		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(), nodeRoutes(), policyRoutes(), capacityRoutes(),
+		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(),
+		nodeRoutes(), schedulerRoutes(), policyRoutes(), capacityRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

@@ -89,6 +89,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectApproval:   {credential},         // operators' only
 		api.ObjectNode:       {"node-1"},           // the same
 		api.ObjectPolicy:     {"4711471147114711"}, // the same
+		api.ObjectRequest:    {w.must(200, "POST", "/v1/keys/"+key+"/encrypt", of.token, `{"plaintext":"aGVsbG8="}`).text("request_id")},
 	}
 }
 
@@ -101,6 +102,7 @@ var missing = map[api.Object][]string{
 	api.ObjectWebhook:    {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectNode:       {"node-9"},
+	api.ObjectRequest:    {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectPolicy:     {"9", "-1", "00", "x", "18446744073709551615", "18446744073709551616"},
 }
 

@@ -25,6 +25,9 @@ const (
 	headerWeighted    = "X-RateLimit-Weighted"
 	headerProtection  = "Sluice-Protection"
 	headerTiming      = "Server-Timing"
+	headerWaitReason  = "Sluice-Wait-Reason"
+	headerDebug       = "Sluice-Debug"
+	headerDecision    = "Sluice-Decision"
 	headerTrace       = "Traceparent"
 )
 

@@ -77,12 +77,14 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 			api.ObjectKey: key, api.ObjectVersion: "1", api.ObjectCredential: credential,
 			api.ObjectAlias: name + "-alias", api.ObjectTenant: of.id, api.ObjectApproval: credential, api.ObjectNode: "node-1", api.ObjectPolicy: "0",
 			api.ObjectWebhook: webhook,
+			api.ObjectRequest: w.must(200, "POST", "/v1/keys/"+key+"/encrypt", of.token, `{"plaintext":"aGVsbG8="}`).text("request_id"),
 		}
 		none := func() string { return uuid.NewV7().String() }
 		a := map[api.Object]string{
 			api.ObjectKey: none(), api.ObjectVersion: "1", api.ObjectCredential: none(),
 			api.ObjectAlias: name + "-nobody", api.ObjectTenant: none(), api.ObjectApproval: none(), api.ObjectNode: "node-9", api.ObjectPolicy: "9",
 			api.ObjectWebhook: none(),
+			api.ObjectRequest: none(),
 		}
 		if form == 1 {
 			f[api.ObjectKey], a[api.ObjectKey] = name, name+"-none"

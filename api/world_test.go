@@ -110,8 +110,9 @@ func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, chan
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	config := api.Config{
 		Service: kms.NewService(kms.Config{
-			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m,
-			Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses, TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
+			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m, Records: m, Queues: m,
+			Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses,
+			TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
 			Quota: m, Accounts: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),

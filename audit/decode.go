@@ -59,6 +59,9 @@ func parseEntry(payload []byte) (*kms.Entry, error) {
 	e.Target = p.id("tgt")
 	e.Revision = uint64(p.int("rev"))
 	e.PolicyVersion = uint64(p.int("pol"))
+	e.Class = kms.Class(p.text("cls"))
+	e.Urgency = kms.Urgency(p.text("urg"))
+	e.Estimate = time.Duration(p.int("est"))
 	p.expect("}")
 	// What the parser was lenient about (an explicit zero, a number too large
 	// for its field, an escape too many) does not survive the way back.
@@ -175,6 +178,7 @@ func (p *parser) reasons() []kms.Reason {
 			Need:    p.int("n"),
 			Have:    p.int("h"),
 			RetryIn: time.Duration(p.int("r")),
+			Waited:  time.Duration(p.int("w")),
 		})
 		p.expect("}")
 		if p.accept("]") {

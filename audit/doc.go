@@ -85,9 +85,11 @@
 //	rev   in an intent: the object's revision before the change
 //	pol   version of the policy that decided; left out: the one that Sluice
 //	      comes with
+//	cls   class at the pool's gate (16)             urg   urgency (16)
+//	est   ns of waiting that were expected; all three only with why
 //
 // and a reason's are c code (64), l limit, n need, h have, r nanoseconds until
-// a retry helps; all but c are left out when zero.
+// a retry helps, w nanoseconds waited for it; all but c are left out when zero.
 //
 // # Crashes
 //

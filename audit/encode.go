@@ -77,6 +77,9 @@ func appendEntry(b []byte, e *kms.Entry) []byte {
 	b = appendID(b, "tgt", e.Target)
 	b = appendInt(b, "rev", int64(e.Revision))
 	b = appendInt(b, "pol", int64(e.PolicyVersion))
+	b = appendText(b, "cls", string(e.Class), maxWord)
+	b = appendText(b, "urg", string(e.Urgency), maxWord)
+	b = appendInt(b, "est", int64(e.Estimate))
 	return append(b, '}')
 }
 
@@ -144,6 +147,7 @@ func appendReasons(b []byte, reasons []kms.Reason) []byte {
 		b = appendInt(b, "n", r.Need)
 		b = appendInt(b, "h", r.Have)
 		b = appendInt(b, "r", int64(r.RetryIn))
+		b = appendInt(b, "w", int64(r.Waited))
 		b = append(b, '}')
 	}
 	return append(b, ']')

@@ -21,7 +21,7 @@ func fullEntry() *kms.Entry {
 	e.Subject = "spiffe://example.org/pay"
 	e.Resource = "0198c1a5-0000-7000-8000-000000000001"
 	e.Reasons = []kms.Reason{
-		{Code: "TENANT_RATE", Limit: 1000, Need: 12, Have: -3, RetryIn: time.Second},
+		{Code: "TENANT_RATE", Limit: 1000, Need: 12, Have: -3, RetryIn: time.Second, Waited: time.Millisecond},
 		{Code: "DAY_HARD"},
 	}
 	e.Count = 7
@@ -30,6 +30,7 @@ func fullEntry() *kms.Entry {
 	e.Target = uuid.MustParse("0198c1a5-0000-7000-8000-000000000003")
 	e.Revision = 4
 	e.PolicyVersion = 5
+	e.Class, e.Urgency, e.Estimate = "MID", kms.UrgencyBulk, time.Second
 	return e
 }
 
@@ -91,7 +92,7 @@ func TestEntryIsReadBackAsItWasWritten(t *testing.T) {
 		"numbers": {
 			Version: math.MaxUint32, Bytes: math.MinInt, Cost: math.MaxInt64, Charged: math.MinInt64,
 			Wait: math.MaxInt64, SlotTime: -1, Total: math.MinInt64, Count: math.MaxUint32,
-			Reasons: []kms.Reason{{Code: "c", Limit: math.MinInt64, Need: math.MaxInt64, Have: -1, RetryIn: -1}},
+			Reasons: []kms.Reason{{Code: "c", Limit: math.MinInt64, Need: math.MaxInt64, Have: -1, RetryIn: -1, Waited: math.MaxInt64}}, Estimate: math.MinInt64,
 		},
 		"reason without a code": {Reasons: []kms.Reason{{Need: 1}, {}}},
 		"IPv6":                  {Address: netip.MustParseAddr("2001:db8::1")},

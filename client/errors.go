@@ -93,6 +93,10 @@ type Reason struct {
 	// RetryIn is after how long the gate would let the call pass, 0 when
 	// retrying does not help.
 	RetryIn time.Duration
+	// Unit is what the numbers count; Waited for how long the call waited for
+	// this before it was refused for another reason.
+	Unit   string
+	Waited time.Duration
 }
 
 // Error is one line: code or status, detail, request id.
@@ -145,11 +149,13 @@ type problem struct {
 	RequestID string `json:"request_id"`
 	Approval  string `json:"approval"`
 	Reasons   []struct {
-		Code    string `json:"code"`
-		Limit   int64  `json:"limit"`
-		Need    int64  `json:"need"`
-		Have    int64  `json:"have"`
-		RetryMS int64  `json:"retry_ms"`
+		Code    string  `json:"code"`
+		Limit   int64   `json:"limit"`
+		Need    int64   `json:"need"`
+		Have    int64   `json:"have"`
+		RetryMS int64   `json:"retry_ms"`
+		Unit    string  `json:"unit"`
+		WaitMS  float64 `json:"wait_ms"`
 	} `json:"reasons"`
 }
 
@@ -174,7 +180,8 @@ func refusal(r *http.Response, body []byte) *Error {
 	for _, r := range p.Reasons {
 		e.Reasons = append(e.Reasons, Reason{
 			Code: r.Code, Limit: r.Limit, Need: r.Need, Have: r.Have,
-			RetryIn: time.Duration(r.RetryMS) * time.Millisecond,
+			RetryIn: time.Duration(r.RetryMS) * time.Millisecond, Unit: r.Unit,
+			Waited: time.Duration(r.WaitMS * float64(time.Millisecond)),
 		})
 	}
 	return e

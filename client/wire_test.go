@@ -262,6 +262,11 @@ var calls = []struct {
 	{"Quota", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Quota(ctx, "")) }, "GET", "/v1/quota", ""},
 	{"Quota of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Quota(ctx, "a/b")) },
 		"GET", "/v1/tenants/a%2Fb/quota", ""},
+	{"Why", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Why(ctx, "01920000-0000-7000-8000-000000000001"))
+	},
+		"GET", "/v1/requests/01920000-0000-7000-8000-000000000001/why", ""},
+	{"Scheduler", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Scheduler(ctx)) }, "GET", "/v1/scheduler", ""},
 	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},
 	{"CreateProject in a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "a/b", "p")) },

@@ -42,6 +42,7 @@ type Driver interface {
 	DeliveryDriver
 	SystemSecretDriver
 	ClaimDriver
+	RecordDriver
 	AuthenticationDriver
 	// Close waits for calls under way and lets go of the database.
 	Close() error
@@ -213,6 +214,20 @@ type ClaimDriver interface {
 	// DeleteExpiredClaims removes up to Limit claims and answers of all
 	// tenants that expired at or before Now, and returns how many.
 	DeleteExpiredClaims(context.Context, DeleteExpiredClaimsParams) (int, error)
+}
+
+// RecordDriver is the part of Driver for the records of requests, which expire.
+type RecordDriver interface {
+	// InsertRequestRecords stores records together, ordered by tenant; those of
+	// missing tenants are left out, and those that are there already stay.
+	InsertRequestRecords(context.Context, InsertRequestRecordsParams) error
+	// RequestRecord: ErrMissing also for one that expired at Now or before.
+	RequestRecord(context.Context, RequestRecordParams) (*RequestRecordRow, error)
+	// AnyRequestRecord is RequestRecord of whatever tenant.
+	AnyRequestRecord(context.Context, AnyRequestRecordParams) (*RequestRecordRow, error)
+	// DeleteExpiredRecords removes up to Limit records of all tenants that
+	// expired at or before Now, and returns how many.
+	DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error)
 }
 
 // AuthenticationDriver is the part of Driver for the codes of rows that were

@@ -83,6 +83,10 @@ func (d *sharedDriver) DeleteExpiredClaims(context.Context, DeleteExpiredClaimsP
 func (d *sharedDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error) {
 	return 0, nil
 }
+
+func (d *sharedDriver) DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error) {
+	return 0, nil
+}
 func (d *sharedDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
 	return 0, nil
 }

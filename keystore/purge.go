@@ -45,6 +45,9 @@ func (s *Store) purgeExpired(ctx context.Context) {
 		return s.driver.DeleteEndedDeliveries(ctx, DeleteEndedDeliveriesParams{
 			Before: timestamp(s.now().Add(-kms.DeliveriesKept)), Limit: purgeBatch})
 	})
+	s.purgeBatches(ctx, "records of requests", func() (int, error) {
+		return s.driver.DeleteExpiredRecords(ctx, DeleteExpiredRecordsParams{Now: now, Limit: purgeBatch})
+	})
 	if d, ok := s.driver.(ChangeDriver); ok {
 		before := timestamp(s.now().Add(-changesKept))
 		s.purgeBatches(ctx, "changes", func() (int, error) {

@@ -633,3 +633,31 @@ type DeliveryRow struct {
 	Attempts Integer
 	Code     CodeRow
 }
+
+// The parameters and rows of the records of requests.
+type (
+	InsertRequestRecordsParams struct{ Records []RequestRecordRecord }
+	RequestRecordParams        struct {
+		Tenant  uuid.UUID
+		Request uuid.UUID
+		Now     Timestamp
+	}
+	AnyRequestRecordParams struct {
+		Request uuid.UUID
+		Now     Timestamp
+	}
+	DeleteExpiredRecordsParams struct {
+		Now   Timestamp
+		Limit int
+	}
+	RequestRecordRecord struct {
+		Tenant   uuid.UUID
+		Request  uuid.UUID
+		Document []byte
+		Expires  Timestamp
+	}
+	RequestRecordRow struct {
+		Tenant   Bytes
+		Document Bytes
+	}
+)

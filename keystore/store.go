@@ -49,7 +49,10 @@ const (
 	ObjectDelivery     Object = "delivery"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
-	ObjectDatabase     Object = "database" // as a whole
+
+	ObjectRequestRecord Object = "record of a request"
+
+	ObjectDatabase Object = "database" // as a whole
 )
 
 // Bounds of the caches. The numbers of entries cover the size that the

@@ -67,6 +67,10 @@ func (*purgeDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliveries
 	return 0, nil
 }
 
+func (*purgeDriver) DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error) {
+	return 0, nil
+}
+
 func (d *purgeDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,6 +149,10 @@ func (stuckDriver) DeleteExpiredClaims(ctx context.Context, _ DeleteExpiredClaim
 }
 
 func (stuckDriver) DeleteEndedDeliveries(ctx context.Context, _ DeleteEndedDeliveriesParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (stuckDriver) DeleteExpiredRecords(ctx context.Context, _ DeleteExpiredRecordsParams) (int, error) {
 	return 0, ctx.Err()
 }
 

@@ -40,7 +40,7 @@ func (s *Service) CreateTenant(ctx context.Context, t *Ticket, in CreateTenantIn
 			if err != nil {
 				return err
 			}
-			return s.refuseSale(ctx, t, in.Force, sale)
+			return s.refuseSale(ctx, in.Force, sale)
 		},
 		store: func(ctx context.Context, t *Ticket) (err error) {
 			if tenant.Sealing, err = s.device.NewSealingKey(ctx, tenant.ID, domain); err != nil {
@@ -124,7 +124,7 @@ func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, chang
 			if tenant.Name == SystemTenantName && change.State != nil && *change.State != TenantActive {
 				return Errorf(KindConflict, "the system tenant cannot be suspended")
 			}
-			return s.refuseSale(ctx, t, force, sale)
+			return s.refuseSale(ctx, force, sale)
 		},
 		store: func(ctx context.Context, t *Ticket) error {
 			return s.sell(ctx, t, force, sale, func() error {

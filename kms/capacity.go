@@ -184,13 +184,12 @@ func (o *oversale) refusal() *Error {
 }
 
 // refuseSale refuses an act before anything is done; sell decides.
-func (s *Service) refuseSale(ctx context.Context, t *Ticket, force bool, check saleCheck) error {
+func (s *Service) refuseSale(ctx context.Context, force bool, check saleCheck) error {
 	if force {
 		return nil
 	}
 	over, err := check(ctx)
 	if err == nil && over != nil {
-		t.Reasons = append(t.Reasons, over.reason())
 		return over.refusal()
 	}
 	return err
@@ -209,10 +208,10 @@ func (s *Service) sell(ctx context.Context, t *Ticket, force bool, check saleChe
 	case over == nil:
 		return commit()
 	}
-	t.Reasons = append(t.Reasons, over.reason())
 	if !force {
 		return over.refusal()
 	}
+	t.Reasons = append(t.Reasons, over.reason())
 	if err := commit(); err != nil {
 		return err
 	}

@@ -82,13 +82,14 @@ func (k Kind) String() string {
 }
 
 // Reason is one cause of a wait or a refusal, with its numbers. Limit, Need
-// and Have are in the unit of the gate that gives the reason.
+// and Have are in the unit of the code: see Reasons.
 type Reason struct {
 	Code    string
 	Limit   int64
 	Need    int64
 	Have    int64
 	RetryIn time.Duration // 0 when retrying does not help
+	Waited  time.Duration // for this reason; 0 for a refusal
 }
 
 // Error is an error that a caller may see. Detail is safe for clients: it

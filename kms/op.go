@@ -72,6 +72,7 @@ const (
 	OpReadQuota        Op = "read-quota"
 	OpReadCapacity     Op = "read-capacity"
 	OpReadQuotas       Op = "read-quotas" // of all tenants
+	OpReadRequest      Op = "read-request"
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
 	OpCreateWebhook    Op = "create-webhook"
@@ -203,6 +204,7 @@ var ops = []OpInfo{
 	{Op: OpReadWebhook, Class: ClassRead, Family: "tenant"},
 	{Op: OpDeleteWebhook, Class: ClassManage, Family: "tenant", Changes: true},
 	{Op: OpTestWebhook, Class: ClassManage, Family: "tenant"},
+	{Op: OpReadRequest, Class: ClassRead, Family: "usage"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},

@@ -193,7 +193,7 @@ func (s *Service) putPolicy(ctx context.Context, t *Ticket, find func() (PutPoli
 			if p, err = s.nextPolicy(ctx, t, in); err != nil {
 				return err
 			}
-			return s.refuseSale(ctx, t, in.Force, s.policySale(p.Document))
+			return s.refuseSale(ctx, in.Force, s.policySale(p.Document))
 		},
 		act: func(context.Context, *Ticket) (*act, error) {
 			// The digest lets the second operator compare it with a file.

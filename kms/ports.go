@@ -181,6 +181,9 @@ type AdmitRequest struct {
 	// Versions is how many versions that are not destroyed the key has which is
 	// to get one more; otherwise 0.
 	Versions int
+	// Gates takes every gate with its numbers, nil: nobody has asked. It does
+	// not make what happens any different.
+	Gates *[]Reason
 }
 
 // Reservation is what Admit committed.
@@ -191,6 +194,9 @@ type Reservation struct {
 	// PolicyVersion is that of the policy which decided; 0: the one that is in
 	// force when the request comes in.
 	PolicyVersion uint64
+	// LeaseWait is how long the request waited for this node's part of limits
+	// that several share; a refusal has it too.
+	LeaseWait time.Duration
 
 	// What is left afterwards, for the answer's headers.
 	PerSecond Credits // the refill of the tenant's bucket at its full rate
@@ -258,11 +264,27 @@ type Scheduler interface {
 	// Do waits for a slot on one of f.Nodes, runs work there, frees the slot
 	// and returns. It does not return while work runs; ctx and f.MaxWait
 	// bound the waiting only. When work never ran it returns an *Error of
-	// KindWaitExceeded, KindReducedCapacity or the kind of ctx's end. The
-	// returned wait is the time from the call to the start of work or to
-	// giving up.
-	Do(ctx context.Context, f Flow, work func(NodeID)) (wait time.Duration, err error)
+	// KindWaitExceeded, KindReducedCapacity or the kind of ctx's end, whose
+	// reasons say what refused it; what it waited for is in the Turn.
+	Do(ctx context.Context, f Flow, work func(NodeID)) (Turn, error)
 }
+
+// Turn is how a request came to its slot, or why it did not.
+type Turn struct {
+	// Wait is the time from the call to the start of work or to giving up.
+	Wait time.Duration
+	// Waits are what it waited for, the longest first; their Waited add up to
+	// Wait. nil: it did not wait. The caller owns them.
+	Waits    []Reason
+	Class    Class
+	Estimate time.Duration // of the wait, made at arrival; 0: none was made
+	Aged     bool          // it took the lane of those who have waited long
+	Away     bool          // it ran on another node than the one preferred
+}
+
+// Class is what the gate of the pool takes a request for: HIGH, MID or LOW, by
+// the tier and the urgency.
+type Class string
 
 // Flow is what the scheduler knows of a request.
 type Flow struct {

@@ -53,6 +53,10 @@ type stage struct {
 	// decidedUnder is the version of the policy under which requests are
 	// admitted; 0: it is not told.
 	decidedUnder uint64
+	waits        []kms.Reason // of every slot
+	leaseWait    time.Duration
+	records      *recordBook
+	clock        time.Time
 }
 
 // The stage's periods.
@@ -88,6 +92,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	t.Helper()
 	tenant := &kms.Tenant{ID: uuid.NewV7(), Name: "acme", Tier: kms.TierGold, State: kms.TenantActive}
 	s := &stage{
+		records: &recordBook{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), waits: []kms.Reason{{Code: "SHARE", Waited: time.Millisecond}},
 		fail: map[string]error{}, down: map[kms.NodeID]bool{}, nodes: []kms.NodeID{"a", "b"},
 		keys: 1, domain: uuid.NewV7(), generation: 1, approvals: &approvalBook{}, policies: &policyBook{}, engine: &policyFake{},
 		key: &kms.Key{ID: uuid.NewV7(), Tenant: tenant, Project: "default", Name: "orders", Spec: kms.SpecAES256,
@@ -100,11 +105,11 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	}
 	s.svc = kms.NewService(kms.Config{
 		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
-		Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales,
+		Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records,
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Clock: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) },
+		Clock: func() time.Time { return s.clock },
 	})
 	return s
 }
@@ -206,7 +211,7 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	if err := s.step("admit"); err != nil {
 		return kms.Reservation{}, err
 	}
-	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder}, nil
+	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder, LeaseWait: s.leaseWait}, nil
 }
 
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
@@ -218,12 +223,17 @@ func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
 
 type stageScheduler struct{ *stage }
 
-func (s stageScheduler) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+func (s stageScheduler) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (kms.Turn, error) {
 	if err := s.step("schedule"); err != nil {
-		return time.Millisecond, err
+		return kms.Turn{}, err
 	}
 	work(f.Nodes[0])
-	return time.Millisecond, nil
+	turn := kms.Turn{Class: "MID"}
+	for _, w := range s.waits {
+		turn.Wait += w.Waited
+		turn.Waits = append(turn.Waits, w)
+	}
+	return turn, nil
 }
 
 type stageDevice struct {

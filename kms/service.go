@@ -40,6 +40,12 @@ type Service struct {
 	credentialUses CredentialUses
 	uses           *useBook
 
+	queues     Queues
+	records    RequestRecords
+	recent     *recentRequests
+	toRecord   chan RequestRecord
+	unrecorded atomic.Uint64
+
 	nonces    *nonceMeter
 	rotations chan DueKey
 	quota     Quota
@@ -85,6 +91,8 @@ type Config struct {
 	BackupRetention time.Duration
 
 	CredentialUses CredentialUses
+	Records        RequestRecords
+	Queues         Queues
 
 	Quota     Quota
 	Accounts  QuotaAccounts
@@ -107,6 +115,7 @@ func NewService(c Config) *Service {
 		webhooks: c.Webhooks, deliveries: c.Deliveries, addresses: c.Addresses,
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
+		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
@@ -278,7 +287,13 @@ func (s *Service) admit(t *Ticket, k *task) error {
 	if k.replay {
 		r.Op = OpDescribeKey
 	}
+	if t.Debug {
+		r.Gates = &t.Gates
+	}
 	reservation, err := s.quota.Admit(&r)
+	if wait := reservation.LeaseWait; wait > 0 {
+		t.waited(&Turn{Wait: wait, Waits: []Reason{{Code: ReasonLease, Waited: wait}}})
+	}
 	if err != nil {
 		return err
 	}
@@ -305,12 +320,12 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	work := context.Background()
 	for tried := 1; ; tried++ {
 		var execErr error
-		wait, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
+		turn, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
 			t.Node, t.ran = node, true
 			t.Attempts++
 			execErr = guard(func() error { return k.execute(work, t, node) })
 		})
-		t.Wait += wait
+		t.waited(&turn)
 		if err != nil {
 			return err
 		}
@@ -349,6 +364,7 @@ func panicError(p any) error {
 // close settles, records and reports a request, and withholds the answer when
 // the journal cannot take its entry.
 func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
+	t.refused(err)
 	t.Settled = settlement(t, err)
 	entry := entries.Get().(*Entry)
 	s.fill(entry, t, PhaseOutcome, err)
@@ -375,6 +391,7 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	now := s.clock()
 	t.Elapsed = now.Sub(t.Received)
 	s.uses.note(t, now)
+	s.keep(t, err, now)
 	s.observer.Request(t, err)
 	return err
 }
@@ -421,6 +438,9 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 		Outcome: "ok", Reasons: t.Reasons, Address: t.Address, UserAgent: t.UserAgent,
 		DryRun: t.DryRun, Replayed: t.Replayed, Approval: t.Approval,
 		PolicyVersion: t.PolicyVersion,
+	}
+	if len(t.Reasons) > 0 {
+		e.Class, e.Urgency, e.Estimate = t.Class, t.Urgency, t.Estimate
 	}
 	if by := t.By; by != nil {
 		e.Tenant, e.Project, e.Credential = by.Tenant.ID, by.Project, by.Credential

@@ -1,7 +1,10 @@
 package kms
 
 import (
+	"cmp"
+	"errors"
 	"net/netip"
+	"slices"
 	"time"
 	"uuid"
 )
@@ -22,7 +25,10 @@ type Ticket struct {
 	Urgency         Urgency
 	Deadline        time.Time // zero: the operation's default
 	DryRun          bool
-	Replayed        bool // the answer to an earlier request with the same Idempotency-Key
+	// Debug says that the whole decision is to be told; its caller's scopes
+	// allow it.
+	Debug    bool
+	Replayed bool // the answer to an earlier request with the same Idempotency-Key
 	// Approval is that of the act: the one that the caller names, or the one
 	// that this request asked for. Zero: none.
 	Approval uuid.UUID
@@ -41,8 +47,15 @@ type Ticket struct {
 	SlotTime  time.Duration
 	ColdLoad  bool
 	Attempts  int // nodes tried
-	Reasons   []Reason
-	Settled   Settlement
+	// Reasons are why the request was refused and what it waited for, the
+	// longest first. The Waited of all of them add up to Wait.
+	Reasons  []Reason
+	Gates    []Reason      // of the quota with their numbers, with Debug
+	Class    Class         // as of the last wait for a slot; "": there was none
+	Estimate time.Duration // of the wait, made before it
+	Aged     bool          // see Turn
+	Away     bool
+	Settled  Settlement
 	// PolicyVersion is that of the policy which decided on the request.
 	PolicyVersion uint64
 	Elapsed       time.Duration // from Received to the journal's acknowledgement
@@ -54,6 +67,37 @@ type Ticket struct {
 
 // Reserved returns what was reserved for the request, false when nothing was.
 func (t *Ticket) Reserved() (Reservation, bool) { return t.reservation, t.admitted }
+
+// waited notes what the request waited for.
+func (t *Ticket) waited(turn *Turn) {
+	t.Wait += turn.Wait
+	t.Estimate += turn.Estimate
+	t.Class, t.Away = turn.Class, turn.Away
+	t.Aged = t.Aged || turn.Aged
+	switch {
+	case len(turn.Waits) == 0:
+		return
+	case t.Reasons == nil:
+		t.Reasons = turn.Waits
+		return
+	}
+	for _, w := range turn.Waits { // it came again, on another node
+		i := slices.IndexFunc(t.Reasons, func(r Reason) bool { return r.Code == w.Code })
+		if i < 0 {
+			t.Reasons = append(t.Reasons, w)
+			continue
+		}
+		t.Reasons[i].Waited += w.Waited
+	}
+	slices.SortStableFunc(t.Reasons, func(a, b Reason) int { return cmp.Compare(b.Waited, a.Waited) })
+}
+
+// refused notes why the request was refused.
+func (t *Ticket) refused(err error) {
+	if e, ok := errors.AsType[*Error](err); ok && len(e.Reasons) > 0 {
+		t.Reasons = append(slices.Clip(e.Reasons), t.Reasons...)
+	}
+}
 
 // onTenant notes that the request acts on a stored tenant.
 func (t *Ticket) onTenant(tenant *Tenant) {
@@ -114,6 +158,10 @@ type Entry struct {
 	Revision uint64
 	// PolicyVersion is that of the policy which decided on the request.
 	PolicyVersion uint64
+	// Class, Urgency and Estimate are told of requests that have Reasons.
+	Class    Class
+	Urgency  Urgency
+	Estimate time.Duration
 }
 
 // Phase says which part of a request an entry records.

@@ -21,10 +21,15 @@ const (
 // come back by a node that knows nothing yet of the others.
 func AwaitLease(admit func(*kms.AdmitRequest) (kms.Reservation, error), r *kms.AdmitRequest) (kms.Reservation, error) {
 	reservation, err := admit(r)
+	if !waitsForLease(err) {
+		return reservation, err
+	}
+	began := time.Now()
 	for waited := time.Duration(0); waited < leaseWait && waitsForLease(err); waited += leasePoll {
 		time.Sleep(leasePoll)
 		reservation, err = admit(r)
 	}
+	reservation.LeaseWait = time.Since(began)
 	return reservation, err
 }
 

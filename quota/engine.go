@@ -193,6 +193,9 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	h.creates, h.bytes = r.Creates, int64(max(r.Bytes, 0))
 	e.find(s, h, r)
 	h.tenant.retries.came(h.now.ns)
+	if r.Gates != nil {
+		*r.Gates = e.gates(h, r)
+	}
 	var f refusal
 	if !e.peek(&f, h, r) {
 		err := f.error(snapshot)

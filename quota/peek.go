@@ -98,6 +98,12 @@ func retryAfter(wait time.Duration) time.Duration {
 	return max((wait + time.Second - 1).Truncate(time.Second), time.Second)
 }
 
+// RetryAfter is a wait as an answer tells it: lengthened by a random part, by
+// the policy, and rounded up.
+func (h *Policies) RetryAfter(wait time.Duration) time.Duration {
+	return retryAfter(h.Current().jitter(wait))
+}
+
 // peek asks every gate and tells whether all agree. It changes nothing but what
 // a refusal leaves behind: promises, and what breakers count.
 func (e *Engine) peek(f *refusal, h *hold, r *Request) bool {

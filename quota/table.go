@@ -81,6 +81,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadCapacity:   1,
 	kms.OpReadQuotas:     2,
 	kms.OpReadWebhook:    1,
+	kms.OpReadRequest:    1,
 
 	kms.OpReadApprovals: 1,
 	kms.OpImportParams:  1,

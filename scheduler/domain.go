@@ -200,13 +200,22 @@ func (d *domain) refusal(r *request) error {
 	switch {
 	case d.gate.cell(rankFor(r.class, t.over)) == refuse:
 		d.refused[r.class]++
-		r.advise(max(time.Second, d.expectedWait(r)))
+		d.advise(r, int64(d.gate.level()*1000), int64(d.gate.line()*1000))
+		if r.why != nil { // it takes the averages a while to fall
+			r.why.RetryAfter = max(r.why.RetryAfter, gateSlow/2)
+		}
 		return ErrOverloaded
 	case wait <= 0:
+		d.advise(r, 0, 0)
 		return ErrWaitExceeded
 	case d.scheduler.queued >= d.bounds.all:
+		d.advise(r, int64(d.scheduler.queued), int64(d.bounds.all))
 		return ErrQueueFull
-	case t.queued >= d.bounds.tenant || t.waiting[r.urgency] >= d.bounds.flow:
+	case t.queued >= d.bounds.tenant:
+		d.advise(r, int64(t.queued), int64(d.bounds.tenant))
+		return ErrTenantQueueFull
+	case t.waiting[r.urgency] >= d.bounds.flow:
+		d.advise(r, int64(t.waiting[r.urgency]), int64(d.bounds.flow))
 		return ErrTenantQueueFull
 	}
 	expected := d.expectedWait(r)
@@ -214,16 +223,17 @@ func (d *domain) refusal(r *request) error {
 		r.why.Estimate = expected
 	}
 	if expected > wait {
-		r.advise(expected - wait)
+		d.advise(r, int64(expected), int64(wait))
 		return ErrWaitTooLong
 	}
 	return nil
 }
 
-// advise tells the caller when to try again.
-func (r *request) advise(after time.Duration) {
+// advise fills in the numbers of a refusal and when to try again.
+func (d *domain) advise(r *request, have, limit int64) {
 	if r.why != nil {
-		r.why.RetryAfter = after
+		r.why.Have, r.why.Limit = have, limit
+		r.why.RetryAfter = d.comeBack(r)
 	}
 }
 
@@ -241,6 +251,8 @@ func (d *domain) decide(r *request, n *node, err error) {
 			t.innerClock = max(t.innerClock, t.inner[r.urgency])
 		}
 		d.begin(r, n)
+	} else if err == ErrWaitExceeded { // and nobody has left
+		d.advise(r, 0, 0)
 	}
 	d.refile(t)
 	d.leave(t)

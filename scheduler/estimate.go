@@ -94,6 +94,37 @@ func (d *domain) expectedWait(r *request) time.Duration {
 	return time.Duration(turn + float64(d.inFlight)/slots/slots)
 }
 
+// maxComeBack bounds what a refused request is told to stay away for. With it,
+// it bounds what those that never come back can keep from others of their
+// tenant.
+const maxComeBack = time.Minute
+
+// comeBackShare is the part of its tenant's service and of the queue that is
+// promised to those who come back. The rest is for the error of the estimates,
+// for what is new, and for the slot that the gate keeps free: of four, a quarter.
+const comeBackShare = 0.7
+
+// comeBack is after what time r, which is refused now, can be served: when what
+// waits now has been, and what was refused before it and told so. That keeps
+// those that obey from coming back together, to a queue that is full of them:
+// they come no faster than their tenant is served, and in a second, which is
+// how exactly clients are told, no more than find room.
+func (d *domain) comeBack(r *request) time.Duration {
+	t := r.tenant
+	share := d.fairShare(t)
+	if share <= 0 {
+		return maxComeBack // no slot serves
+	}
+	room := min(d.bounds.flow, max(1, d.bounds.all/max(1, d.present)))
+	each := int64(min(max(float64(r.estimate)/share, float64(time.Second)/float64(room))/comeBackShare, float64(maxComeBack)))
+	at := max(d.now+int64(min(d.expectedWait(r), maxComeBack)), t.promised+each)
+	if at-d.now > int64(maxComeBack) {
+		return maxComeBack
+	}
+	t.promised = at
+	return time.Duration(at - d.now)
+}
+
 // ownAhead is the slot time of what r's tenant would be served before r.
 func (d *domain) ownAhead(r *request) int64 {
 	t := r.tenant

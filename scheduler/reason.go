@@ -62,12 +62,18 @@ type Wait struct {
 // Explanation tells what became of one request. The sum of Waits[].For is the
 // wait that Do returns.
 type Explanation struct {
-	Waits      [Reasons]Wait // by Reason
-	Estimate   time.Duration // of the wait, made at arrival; 0 for none
-	SlotTime   time.Duration // from the grant to the end of work
-	RetryAfter time.Duration // after which a refused request could be served
-	Away       bool          // ran on another node than the one preferred
-	Aged       bool          // took the aging lane
+	Waits    [Reasons]Wait // by Reason
+	Estimate time.Duration // of the wait, made at arrival; 0 for none
+	SlotTime time.Duration // from the grant to the end of work
+	// RetryAfter is the time after which a refused request could be served: see
+	// domain.comeBack. 0: it was not refused, or nobody can tell.
+	RetryAfter time.Duration
+	// Have and Limit are the numbers of a refusal at arrival: requests that wait
+	// for ErrQueueFull, thousandths of utilisation for ErrOverloaded, the expected
+	// and the longest wait in ns for ErrWaitTooLong.
+	Have, Limit int64
+	Away        bool // ran on another node than the one preferred
+	Aged        bool // took the aging lane
 }
 
 // account integrates, for the heads of one heap, the time under each reason.

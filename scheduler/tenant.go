@@ -48,7 +48,10 @@ type tenant struct {
 	queued  int
 	backlog int64 // ns that wait, estimated
 	running int
-	stuck   int // of running, for too long; see stuck.go
+	// promised is until when its service is promised to requests that were
+	// refused: see comeBack.
+	promised int64
+	stuck    int // of running, for too long; see stuck.go
 
 	over     bool // above its fair share
 	reviewed int64

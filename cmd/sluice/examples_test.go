@@ -55,7 +55,7 @@ func runExamples(t *testing.T, document string) string {
 
 func TestREADMEExamplesWork(t *testing.T) {
 	out := runExamples(t, "../../README.md")
-	for what, want := range map[string]int{`"valid":true`: 3, `{"plaintext":"aGVsbG8="`: 4, "\nvalid\n": 1, "quota_exceeded": 1} {
+	for what, want := range map[string]int{`"valid":true`: 3, `{"plaintext":"aGVsbG8="`: 4, "\nvalid\n": 1, `"code":"quota_exceeded"`: 1, "it ended as quota_exceeded": 1} {
 		if got := strings.Count(out, what); got != want {
 			t.Errorf("%q appears %d times, want %d", what, got, want)
 		}

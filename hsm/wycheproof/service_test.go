@@ -79,9 +79,9 @@ func (worldPolicy) PolicyVersion() uint64 { return 0 }
 
 type worldScheduler struct{}
 
-func (worldScheduler) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+func (worldScheduler) Do(_ context.Context, f kms.Flow, work func(kms.NodeID)) (kms.Turn, error) {
 	work(f.Nodes[0])
-	return 0, nil
+	return kms.Turn{}, nil
 }
 
 type worldDevice struct {

@@ -61,6 +61,8 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, md5(i::text)::uuid, 'once-' || i, 'node.down', '\x01', now(),
 			CASE WHEN i % 2 = 0 THEN now() + i * interval '1 second' END, 1,
 			CASE WHEN i % 2 = 1 THEN now() - i * interval '1 second' END FROM generate_series(1, $1) i`,
+	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"policies": `INSERT INTO policies (version, document, digest, comment, created, created_by)
 		SELECT i, '{}', decode(repeat('00', 32), 'hex'), '', now(), md5(i::text)::uuid FROM generate_series(1, $1) i`,
 	"approvals": `INSERT INTO approvals (id, op, resource, fingerprint, requested_by, used, created, expires, revision)

@@ -100,8 +100,8 @@ func TestTablesOfTenantsShowTheTransactionsTenantOnly(t *testing.T) {
 			t.Errorf("%s: a condition on another tenant meets %d rows", table, n)
 		}
 	}
-	if covered != 10 {
-		t.Errorf("%d tables are tenants', want 10", covered)
+	if covered != 11 {
+		t.Errorf("%d tables are tenants', want 11", covered)
 	}
 }
 
@@ -179,7 +179,8 @@ func TestTheTenantEndsWithItsTransaction(t *testing.T) {
 func TestFunctionsOfTheOwnerAreTheListedOnes(t *testing.T) {
 	admin := openSQL(t, newDatabase(t).Admin)
 	got := queryStrings(t, admin, `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY 1`)
-	want := []string{"claim_deliveries", "delete_ended_deliveries", "delete_expired_claims", "due_deletions", "due_keys", "due_keys", "record_change", "tenant_of_credential", "tenant_of_name", "tenants_after"}
+	want := []string{"claim_deliveries", "delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "due_deletions", "due_keys", "due_keys",
+		"record_change", "tenant_of_credential", "tenant_of_name", "tenant_of_request", "tenants_after"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q run as the owner, want %q", got, want)
 	}

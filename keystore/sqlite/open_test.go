@@ -203,6 +203,8 @@ var statementsWithoutTenant = map[string]string{
 	"deleteExpiredApprovals":            "housekeeping",
 	"claimDeliveries":                   "the sender acts for all tenants",
 	"deleteEndedDeliveries":             "housekeeping",
+	"deleteExpiredRecords":              "housekeeping",
+	"selectAnyRequestRecord":            "operators'",
 }
 
 var (

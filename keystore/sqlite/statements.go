@@ -15,6 +15,7 @@ var (
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
 		selectNewestPolicy, selectPolicy, listPolicies, selectWebhook, listWebhooks,
+		selectRequestRecord, selectAnyRequestRecord,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -28,6 +29,7 @@ var (
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,
+		insertRequestRecord, deleteExpiredRecords,
 	}
 )
 

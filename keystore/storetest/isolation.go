@@ -21,6 +21,7 @@ type objects struct {
 	credential *kms.Credential
 	claim      kms.IdempotencyKey
 	webhook    *kms.Webhook
+	request    uuid.UUID
 }
 
 // attempt calls a method for a tenant with the names and ids in o.
@@ -117,6 +118,10 @@ var reaching = map[string][]attempt{
 	"DeleteWebhook": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		return s.DeleteWebhook(ctx, tenant.ID, o.webhook.ID)
 	}},
+	"RequestRecord": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.RequestRecord(ctx, tenant.ID, o.request)
+		return err
+	}},
 	"Finish": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		o.claim.Tenant = tenant.ID
 		return s.Finish(ctx, o.claim, kms.IdempotencyRecord{Status: 200})
@@ -175,6 +180,8 @@ var withoutTenant = map[string]string{
 	"CredentialForAuthentication": "finds out the tenant",
 	"SystemSecrets":               "the service's own",
 	"PutSystemSecret":             "the service's own",
+	"StoreRecords":                "the service's own, of all tenants: RecordsOfUnknownTenantsAreLeftOut",
+	"AnyRequestRecord":            "operators only",
 	"Begin":                       "claims of tenants never meet: ClaimsOfTenantsNeverMeet",
 }
 
@@ -186,7 +193,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
 		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID),
-		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"},
+		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"}, request: uuid.NewV7(),
 	}
 
 	t.Run("EveryMethodIsCovered", func(t *testing.T) {
@@ -270,6 +277,10 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	o.webhook = e.webhook(t, tenant.ID)
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	o.request = uuid.NewV7()
+	if err := e.StoreRecords(t.Context(), []kms.RequestRecord{{Tenant: tenant.ID, RequestID: o.request, Time: start}}); err != nil {
 		t.Fatal(err)
 	}
 	return o

@@ -196,6 +196,14 @@ var unopened = map[string]func(context.Context, *env) error{
 		return e.Finish(ctx, unopenedClaim, kms.IdempotencyRecord{Status: 200})
 	},
 	"Abandon": func(ctx context.Context, e *env) error { return e.Abandon(ctx, unopenedClaim) },
+	"StoreRecords": func(ctx context.Context, e *env) error {
+		return e.StoreRecords(ctx, []kms.RequestRecord{sampleRecord(unopenedID)})
+	},
+	"RequestRecord": func(ctx context.Context, e *env) error {
+		_, err := e.RequestRecord(ctx, unopenedID, unopenedID)
+		return err
+	},
+	"AnyRequestRecord": func(ctx context.Context, e *env) error { _, err := e.AnyRequestRecord(ctx, unopenedID); return err },
 }
 
 // unopenedWork lists the methods that work without the row key, and why.

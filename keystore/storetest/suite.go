@@ -67,6 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},
+		{"RequestRecords", testRequestRecords},
 		{"Lists", testLists},
 		{"Counts", testCounts},
 		{"Isolation", testIsolation},

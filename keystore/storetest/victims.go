@@ -105,6 +105,9 @@ func Fill(t *testing.T, store *keystore.Store, prefix string) uuid.UUID {
 	if _, err := store.Begin(t.Context(), claim, [32]byte{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := store.StoreRecords(t.Context(), []kms.RequestRecord{sampleRecord(s.tenant.ID)}); err != nil {
+		t.Fatal(err)
+	}
 	return s.tenant.ID
 }
 
@@ -397,6 +400,7 @@ var unauthenticated = map[string]string{
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",
+	"request_records.*":        "says what a request waited for, for minutes; nothing is decided by it",
 	"idempotency.*":            "an answer's status and id for a day, no state of an object",
 	"changes.*":                "tells what to read again, and nothing of what is there",
 	"row_authentication.id":    "there is one row",

@@ -31,7 +31,7 @@ func (p *program) commands() []*cobra.Command {
 		group("tenant", "Create and manage tenants (operators)",
 			"Create and manage tenants. "+operators,
 			p.tenantCreate(), p.tenantList(), p.tenantGet(), p.tenantUpdate(), p.tenantSuspend(), p.tenantResume(), p.tenantDelete()),
-		p.quota(), p.capacity(),
+		p.quota(), p.why(), p.top(), p.capacity(),
 		group("webhook", "Have events sent to an address",
 			"Have events sent to an address: that a tenant comes to a limit and, with an\noperator's credential, what concerns the service.",
 			p.webhookCreate(), p.webhookList(), p.webhookGet(), p.webhookTest(), p.webhookDelete()),

@@ -158,6 +158,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 	}
 	nodes := newNodeSlots(a.Device.Slots(), slots.resize)
 	a.Device.FollowSlots(nodes.token)
+	a.Metrics.MustRegister(newQueues(slots.Snapshot))
 	quotas, err := a.openQuota(ctx, a.Policies, nodes)
 	if err != nil {
 		return fmt.Errorf("opening the quota: %w", err)
@@ -172,12 +173,12 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.closes = append(a.closes, sales.save)
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
-		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store,
+		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store, Records: a.Store,
 		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine, Capacity: sales,
 		Webhooks: a.Store, Deliveries: a.Store, Addresses: a.addresses,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
-		Quota: quotas, Accounts: quotas, Scheduler: slots, Device: a.Device, Journal: a.Journal,
+		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -187,7 +188,10 @@ func (a *App) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.closes = append(a.closes, policy.Close)
-	a.Metrics.MustRegister(newPolicyGauges(a.Service.PolicyFollowed))
+	a.Metrics.MustRegister(newPolicyGauges(a.Service.PolicyFollowed), prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sluice_request_records_dropped_total",
+		Help: "Requests that waited or were refused of which other API nodes cannot tell, because there were too many or the store was away.",
+	}, func() float64 { return float64(a.Service.Unrecorded()) }))
 	a.closes = append(a.closes, a.Service.StartCapacityWatch(sales.saveOrSay).Close)
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	quotas.start(a.tenantOfLedger)
@@ -212,7 +216,7 @@ func (a *App) startOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close)
+	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartRecorder().Close)
 	a.startNodeWatch()
 	return nil
 }

@@ -35,6 +35,7 @@ type faultyPool struct {
 	// operator is an operator's credential.
 	operator string
 	slots    int
+	journal  string // its folder
 }
 
 // engines is how many calls a faulty token works on at once, and serviceTime what
@@ -65,7 +66,7 @@ func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &faultyPool{tenants: [2]string{strings.TrimSpace(string(demo))}}
+	p := &faultyPool{tenants: [2]string{strings.TrimSpace(string(demo))}, journal: config.Journal.Dir}
 	for d := range config.HSM.Domains {
 		for i := range config.HSM.Domains[d].Tokens {
 			token := &config.HSM.Domains[d].Tokens[i]

@@ -16,6 +16,7 @@ type observer struct {
 	slot     *prometheus.HistogramVec
 	wait     prometheus.Histogram
 	credits  *prometheus.CounterVec
+	reasons  *prometheus.CounterVec
 
 	// What nearly every request reports, looked up once: labels are found by
 	// hashing, which costs as much as the rest of the observation.
@@ -46,8 +47,11 @@ func newObserver(r prometheus.Registerer) *observer {
 			Help: "Time that a request waited for a slot.", Buckets: latencyBuckets}),
 		credits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_credits_total",
 			Help: "Credits charged, by operation."}, []string{"op"}),
+		reasons: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_reasons_total",
+			Help: "Requests that waited or were refused, by class at the gate (none: they did not come to it) and reason; one of several reasons counts for each."},
+			[]string{"class", "reason"}),
 	}
-	r.MustRegister(o.requests, o.total, o.slot, o.wait, o.credits)
+	r.MustRegister(o.requests, o.total, o.slot, o.wait, o.credits, o.reasons)
 	o.byOp = make(map[kms.Op]opMetrics, len(kms.Ops()))
 	for _, info := range kms.Ops() {
 		op := string(info.Op)
@@ -71,6 +75,9 @@ func (o *observer) Request(t *kms.Ticket, err error) {
 	} else {
 		o.requests.WithLabelValues(string(t.Op), kms.KindOf(err).String()).Inc()
 	}
+	for i := range t.Reasons {
+		o.reason(t.Class, &t.Reasons[i])
+	}
 	m.total.Observe(t.Elapsed.Seconds())
 	if t.Attempts > 0 {
 		o.node(t.Node).Observe(t.SlotTime.Seconds())
@@ -79,6 +86,18 @@ func (o *observer) Request(t *kms.Ticket, err error) {
 	if t.Settled.Charged > 0 {
 		m.credits.Add(float64(t.Settled.Charged) / float64(kms.Credit))
 	}
+}
+
+// reason counts a reason; one that the table lacks has no label of its own.
+func (o *observer) reason(class kms.Class, r *kms.Reason) {
+	code := r.Code
+	if r.Info() == nil {
+		code = "other"
+	}
+	if class == "" {
+		class = "none"
+	}
+	o.reasons.WithLabelValues(string(class), code).Inc()
 }
 
 func (o *observer) node(id kms.NodeID) prometheus.Observer {

@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,22 +62,55 @@ var urgencies = map[kms.Urgency]scheduler.Urgency{
 var classes = map[string]scheduler.Class{"HIGH": scheduler.High, "MID": scheduler.Mid, "LOW": scheduler.Low}
 
 // Do implements kms.Scheduler.
-func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (time.Duration, error) {
+func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (kms.Turn, error) {
 	var fixed [8]string
 	nodes := fixed[:0]
 	for _, n := range f.Nodes {
 		nodes = append(nodes, string(n))
 	}
+	class := s.policies.Class(f.Tier, f.Urgency)
+	var why scheduler.Explanation
 	flow := scheduler.Flow{
 		Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait, Urgency: urgencies[f.Urgency],
-		Weight: uint32(s.policies.CreditsPerSecond(f.Tenant, f.Tier)), Class: classes[s.policies.Class(f.Tier, f.Urgency)],
-		Op: operation(f.Cost), Prior: time.Duration(f.Cost/kms.Credit) * creditTime,
+		Weight: uint32(s.policies.CreditsPerSecond(f.Tenant, f.Tier)), Class: classes[class],
+		Op: operation(f.Cost), Prior: time.Duration(f.Cost/kms.Credit) * creditTime, Explain: &why,
 	}
 	wait, err := s.Scheduler.Do(ctx, flow, func(node string) { work(kms.NodeID(node)) })
-	if err != nil {
-		err = scheduleError(err, wait)
+	turn := kms.Turn{Wait: wait, Class: kms.Class(class), Estimate: why.Estimate, Aged: why.Aged, Away: why.Away}
+	if wait > 0 {
+		turn.Waits = waits(&why)
 	}
-	return wait, err
+	if err != nil {
+		err = s.refusal(err, &f, &turn, &why)
+	}
+	return turn, err
+}
+
+// waitCodes are the codes of the product for what the scheduler makes requests
+// wait for.
+var waitCodes = func() (codes [scheduler.Reasons]string) {
+	for r := range codes {
+		codes[r] = strings.ToUpper(scheduler.Reason(r).String())
+	}
+	return codes
+}()
+
+// waits are what a request waited for, the longest first.
+func waits(why *scheduler.Explanation) []kms.Reason {
+	n := 0
+	for i := range why.Waits {
+		if why.Waits[i].For > 0 {
+			n++
+		}
+	}
+	list := make([]kms.Reason, 0, n)
+	for i, w := range &why.Waits {
+		if w.For > 0 {
+			list = append(list, kms.Reason{Code: waitCodes[i], Have: w.Have, Limit: w.Limit, Waited: w.For})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b kms.Reason) int { return cmp.Compare(b.Waited, a.Waited) })
+	return list
 }
 
 // creditTime is the slot time to assume of a credit until it was measured: an
@@ -88,17 +123,31 @@ func operation(cost kms.Credits) scheduler.Op {
 	return scheduler.Op{Algorithm: uint16(min(cost/kms.Credit, math.MaxUint16))}
 }
 
-func scheduleError(err error, wait time.Duration) error {
+// refusal makes the answer to a request whose work never ran. When it may come
+// back is the scheduler's to say, out of its queue.
+func (s slots) refusal(err error, f *kms.Flow, turn *kms.Turn, why *scheduler.Explanation) error {
+	e := &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the HSMs are too busy", Err: err}
+	reason := kms.Reason{Have: why.Have, Limit: why.Limit}
 	switch {
+	case errors.Is(err, scheduler.ErrTenantQueueFull):
+		reason.Code, e.Detail = kms.ReasonOwnQueueFull, "the tenant's part of the queue for the HSMs is full"
 	case errors.Is(err, scheduler.ErrQueueFull):
-		return &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the queue for the HSMs is full",
-			Reasons: []kms.Reason{{Code: "queue_full"}}, RetryAfter: time.Second, Err: err}
-	case errors.Is(err, scheduler.ErrOverloaded), errors.Is(err, scheduler.ErrWaitTooLong):
-		return &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the HSMs are too busy",
-			Reasons: []kms.Reason{{Code: "slot_wait"}}, RetryAfter: time.Second, Err: err}
+		reason.Code, e.Detail = kms.ReasonQueueFull, "the queue for the HSMs is full"
+	case errors.Is(err, scheduler.ErrOverloaded):
+		reason.Code = kms.ReasonGate
+	case errors.Is(err, scheduler.ErrWaitTooLong):
+		reason = kms.Reason{Code: kms.ReasonWaitTooLong, Need: why.Have, Limit: why.Limit}
 	case errors.Is(err, scheduler.ErrNoNodes):
-		return kms.Wrap(kms.KindHSMUnavailable, err, "no node is serving")
+		e.Kind, e.Detail = kms.KindHSMUnavailable, "no node is serving"
+		reason = kms.Reason{Code: kms.ReasonNodeDown, Limit: int64(len(f.Nodes))}
+	default:
+		e.Kind, e.Detail = kms.KindWaitExceeded, "no slot became free in time"
+		reason = kms.Reason{Code: kms.ReasonWaitExceeded, Have: int64(turn.Wait), Limit: int64(max(f.MaxWait, 0))}
 	}
-	return &kms.Error{Kind: kms.KindWaitExceeded, Detail: "no slot became free in time",
-		Reasons: []kms.Reason{{Code: "slot_wait", Have: wait.Milliseconds()}}, RetryAfter: time.Second, Err: err}
+	if e.Kind != kms.KindHSMUnavailable {
+		e.RetryAfter = s.policies.RetryAfter(why.RetryAfter)
+		reason.RetryIn = e.RetryAfter
+	}
+	e.Reasons = []kms.Reason{reason}
+	return e
 }
