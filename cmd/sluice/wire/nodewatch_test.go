@@ -17,7 +17,7 @@ func (e *toldEvents) Publish(event kms.Event) {
 func TestLostNodesAndThoseThatComeBackAreToldOnce(t *testing.T) {
 	var told toldEvents
 	var now []kms.NodeStatus
-	w := &nodeWatch{status: func() []kms.NodeStatus { return now }, events: &told, lost: map[kms.NodeID]kms.NodeState{}}
+	w := &nodeWatch{status: func() []kms.NodeStatus { return now }, events: &told, lost: map[kms.NodeID]kms.NodeState{}, opening: map[kms.NodeID]int{}}
 	see := func(states ...kms.NodeState) {
 		for _, state := range states {
 			now = []kms.NodeStatus{{ID: hsm.EngineID, State: kms.NodeDown}, {ID: "node-1", State: state}, {ID: "node-2", State: kms.NodeUp}}
@@ -25,7 +25,7 @@ func TestLostNodesAndThoseThatComeBackAreToldOnce(t *testing.T) {
 			w.look()
 		}
 	}
-	see(kms.NodeUp, kms.NodeDraining, kms.NodeClosed, kms.NodeWarming, kms.NodeUp)
+	see(kms.NodeUp, kms.NodeDraining, kms.NodeClosed, kms.NodeDown, kms.NodeWarming, kms.NodeUp)
 	if len(told) != 0 {
 		t.Errorf("maintenance tells %q", told)
 	}
@@ -34,5 +34,14 @@ func TestLostNodesAndThoseThatComeBackAreToldOnce(t *testing.T) {
 	want := []string{"node.down node-1", "node.up node-1", "node.down node-1", "node.out node-1", "node.up node-1", "node.out node-1"}
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
+	}
+	// One that cannot be opened after it was closed is lost.
+	told = nil
+	see(kms.NodeClosed)
+	for range openLooks {
+		see(kms.NodeDown)
+	}
+	if want := []string{"node.down node-1"}; !slices.Equal(told, want) {
+		t.Errorf("of a node that does not come back it told %q, want %q", told, want)
 	}
 }

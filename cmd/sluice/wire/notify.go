@@ -114,6 +114,10 @@ func quotaEvent(e quota.Event) kms.Event {
 	}}
 }
 
+// openLooks is for how many looks a node that is being opened is not lost: a
+// token is opened and tested in a second or a few.
+const openLooks = 10
+
 // nodeWatchInterval is how often the states of nodes are compared: people need
 // no more than seconds.
 const nodeWatchInterval = time.Second
@@ -124,13 +128,16 @@ type nodeWatch struct {
 	events kms.Events
 	node   string // this API node
 	lost   map[kms.NodeID]kms.NodeState
-	stop   chan struct{}
-	all    sync.WaitGroup
+	// opening counts the looks for which a node may still be down that was
+	// closed on purpose and is wanted again.
+	opening map[kms.NodeID]int
+	stop    chan struct{}
+	all     sync.WaitGroup
 }
 
 func (a *App) startNodeWatch() {
 	w := &nodeWatch{status: a.Device.Status, events: a.Events, node: a.config.Node,
-		lost: map[kms.NodeID]kms.NodeState{}, stop: make(chan struct{})}
+		lost: map[kms.NodeID]kms.NodeState{}, opening: map[kms.NodeID]int{}, stop: make(chan struct{})}
 	w.all.Go(w.run)
 	a.closes = append(a.closes, w.close)
 }
@@ -156,10 +163,14 @@ func (w *nodeWatch) close() error {
 
 // look compares the states of the nodes with those of the last time. A node
 // that was down and is taken out of service on purpose is neither lost nor
-// back.
+// back, and one that is being opened after that is not lost yet.
 func (w *nodeWatch) look() {
 	for _, n := range w.status() {
 		if n.ID == hsm.EngineID {
+			continue
+		}
+		if n.State == kms.NodeDown && w.opening[n.ID] > 0 {
+			w.opening[n.ID]--
 			continue
 		}
 		was, isLost := w.lost[n.ID]
@@ -177,8 +188,12 @@ func (w *nodeWatch) look() {
 		switch n.State {
 		case kms.NodeDown, kms.NodeOut:
 			w.lost[n.ID] = n.State
-		case kms.NodeUp, kms.NodeClosed:
+		case kms.NodeUp:
 			delete(w.lost, n.ID)
+			delete(w.opening, n.ID)
+		case kms.NodeClosed:
+			delete(w.lost, n.ID)
+			w.opening[n.ID] = openLooks
 		}
 		if t != "" {
 			w.events.Publish(kms.Event{Type: t, Fields: []kms.EventField{{Name: "node", Value: string(n.ID)}, {Name: "api_node", Value: w.node}}})
