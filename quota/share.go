@@ -100,8 +100,12 @@ type LineGrant struct {
 // store that answers nonsense, or was made to, frees nobody.
 func (g LineGrant) within(c *LineClaim) LineGrant {
 	clamp := func(n, most int64) int64 { return max(min(n, most), 0) }
+	tokens := c.Ask
+	if c.Kind == NodeLine { // spare slots are given unasked
+		tokens = c.Limit
+	}
 	return LineGrant{
-		Tokens: clamp(g.Tokens, c.Ask), PerSecond: clamp(g.PerSecond, c.PerSecond),
+		Tokens: clamp(g.Tokens, tokens), PerSecond: clamp(g.PerSecond, c.PerSecond),
 		Allocated: clamp(g.Allocated, 2*(c.Limit+c.Pool)), Left: clamp(g.Left, c.Limit+c.Pool), Pool: clamp(g.Pool, c.Pool),
 		Lowered: g.Lowered, Born: max(g.Born, 0),
 	}

@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// lendNode lends the slots of an HSM node to the API nodes that use it: none
-// gets more than it asks for, and those who want more get the rest by their
-// weights (max-min fairness). What others hold is never lent twice, so a part
+// lendNode lends the slots of an HSM node to the API nodes that use it. Where
+// they want more than there are, none gets more than it asks for, and those who
+// want more get the rest by their weights (max-min fairness); otherwise what is
+// left is spread evenly, for what comes before the next claim. What others hold is never lent twice, so a part
 // that grew too large shrinks first, and what it gives up is lent with the next
 // claims. A node that runs on slots which it was not given counts with them.
 func (s *Share) lendNode(now int64, node string, c *LineClaim, ttl int64) LineGrant {
@@ -30,6 +31,18 @@ func (s *Share) lendNode(now int64, node string, c *LineClaim, ttl int64) LineGr
 // first in the order of their names.
 func fairSlots(slots int64, node string, wants map[string]Holder) int64 {
 	names := slices.Sorted(maps.Keys(wants))
+	spare := slots
+	for _, h := range wants {
+		spare -= h.Demand
+	}
+	if spare >= 0 {
+		n := int64(len(names))
+		part := wants[node].Demand + spare/n
+		if int64(slices.Index(names, node)) < spare%n {
+			part++
+		}
+		return part
+	}
 	for {
 		var weights int64
 		for _, name := range names {

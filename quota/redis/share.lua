@@ -180,6 +180,15 @@ local function fair_slots(slots, wants)
   local names = {}
   for name in pairs(wants) do names[#names + 1] = name end
   table.sort(names)
+  local spare = slots
+  for _, h in pairs(wants) do spare = spare - h.demand end
+  if spare >= 0 then
+    local part = wants[node].demand + div(spare, #names)
+    for i, name in ipairs(names) do
+      if name == node and i <= spare % #names then part = part + 1 end
+    end
+    return part
+  end
   while true do
     local weights = 0
     for _, name in ipairs(names) do weights = weights + wants[name].weight end
