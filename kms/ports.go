@@ -262,7 +262,7 @@ type NodeID string
 // Scheduler hands work to a slot of a node.
 type Scheduler interface {
 	// Do waits for a slot on one of f.Nodes, runs work there, frees the slot
-	// and returns. It does not return while work runs; ctx and f.MaxWait
+	// and returns. It does not return while work runs; ctx, f.MaxWait and the policy
 	// bound the waiting only. When work never ran it returns an *Error of
 	// KindWaitExceeded, KindReducedCapacity or the kind of ctx's end, whose
 	// reasons say what refused it; what it waited for is in the Turn.
@@ -294,9 +294,12 @@ type Flow struct {
 	Cost    Credits
 	// Nodes that can run the work, the preferred one first; not empty.
 	Nodes []NodeID
-	// MaxWait bounds the waiting; zero or less means that only a slot that is
-	// free now will do.
+	// MaxWait bounds the waiting, beside what the policy allows; 0: that alone.
+	// Less means that only a slot that is free now will do.
 	MaxWait time.Duration
+	// Waited is since when the request was there, if it comes again because the
+	// node that it ran on failed: it stands before what came after it.
+	Waited time.Duration
 }
 
 // Verb is what a node can be asked to do with a key.

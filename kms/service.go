@@ -1,6 +1,7 @@
 package kms
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -173,17 +174,6 @@ const (
 	maxNodeAttempts = 3
 )
 
-// maxWait is how long a request of an urgency may wait for a slot.
-func maxWait(u Urgency) time.Duration {
-	switch u {
-	case UrgencyInteractive:
-		return time.Second
-	case UrgencyBulk:
-		return 30 * time.Second
-	}
-	return 2 * time.Second
-}
-
 // run is the route: travel, then close, always and once.
 func (s *Service) run(ctx context.Context, t *Ticket, k *task) error {
 	t.Op = k.op
@@ -311,13 +301,14 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	if err != nil {
 		return err
 	}
-	flow := Flow{Tenant: t.By.Tenant.ID, Tier: t.By.Tenant.Tier, Urgency: t.Urgency, Cost: t.Cost, Nodes: nodes, MaxWait: maxWait(t.Urgency)}
+	flow := Flow{Tenant: t.By.Tenant.ID, Tier: t.By.Tenant.Tier, Urgency: t.Urgency, Cost: t.Cost, Nodes: nodes}
 	if !t.Deadline.IsZero() {
-		flow.MaxWait = min(flow.MaxWait, t.Deadline.Sub(s.clock()))
+		flow.MaxWait = cmp.Or(t.Deadline.Sub(s.clock()), -1)
 	}
 	// The end of the client's patience does not end the call; the device
 	// bounds its time.
 	work := context.Background()
+	began := s.clock()
 	for tried := 1; ; tried++ {
 		var execErr error
 		turn, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
@@ -332,6 +323,8 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 		if KindOf(execErr) != KindHSMUnavailable || tried >= maxNodeAttempts {
 			return execErr
 		}
+		// It had its turn: where it goes now it stands by when it came.
+		flow.Waited = s.clock().Sub(began)
 		failed := t.Node
 		flow.Nodes = slices.DeleteFunc(slices.Clone(flow.Nodes), func(n NodeID) bool { return n == failed })
 		if len(flow.Nodes) == 0 {

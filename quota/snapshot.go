@@ -73,6 +73,7 @@ type tenantLimits struct {
 	ramp      int64       // thousandths at the beginning
 	emergency int64       // thousandths
 	load      int64       // thousandths above the safe line
+	wait      WaitTimes
 	zone      *time.Location
 	packs     []packLimit
 
@@ -157,6 +158,7 @@ func (p *Policy) limits(tier int, l *TierLimits, t *TenantPolicy) *tenantLimits 
 		ramp:      l.RampFromPercent * 10,
 		emergency: l.EmergencyPercent * 10,
 		load:      l.LoadPercent * 10,
+		wait:      l.MaxWait,
 		zone:      time.UTC,
 
 		projects:    inUnits(t.Projects),

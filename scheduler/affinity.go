@@ -122,7 +122,7 @@ func (d *domain) waitersOf(match func(*route) bool) []*request {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(all, func(a, b *request) int { return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.order, b.order)) })
 	return all
 }
 

@@ -94,7 +94,7 @@ func (c candidate) before(o candidate) bool {
 	if inner[a.urgency] != inner[b.urgency] {
 		return inner[a.urgency] < inner[b.urgency]
 	}
-	return a.order < b.order
+	return a.precedes(b)
 }
 
 // pick returns the queue whose turn it is on n, and the least tag that n could

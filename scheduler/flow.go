@@ -63,6 +63,10 @@ type Flow struct {
 	// Deadline is the time from now by which the work should have ended; 0
 	// means none. It shortens MaxWait by the work's own estimated slot time.
 	Deadline time.Duration
+	// Waited is how long the request has been there already, which comes again
+	// because the node that it ran on failed: of its tenant's requests of its
+	// urgency, it stands before those that came later.
+	Waited time.Duration
 	// Weight is what the tenant bought, in any unit that all tenants share
 	// (credits/s); 0 means DefaultWeight. The newest one counts.
 	Weight  uint32

@@ -23,6 +23,7 @@ type request struct {
 	home     int     // the bit of the node that it waits for
 	estimate int64   // ns of slot time
 	arrived  int64
+	since    int64 // arrived, or before that when it comes again: its place in the queue
 	until    int64 // when its longest wait ends
 	order    uint64
 	mark     int64 // to here its waiting is attributed, if it is no head
@@ -93,10 +94,15 @@ type queue struct {
 	duePos     int32               // in the aging heap, or -1
 }
 
+// precedes tells whether r came before o.
+func (r *request) precedes(o *request) bool {
+	return r.since < o.since || r.since == o.since && r.order < o.order
+}
+
 // insert puts r in by order of arrival; nearly always that is the end.
 func (q *queue) insert(r *request) {
 	after := q.tail
-	for after != nil && after.order > r.order {
+	for after != nil && r.precedes(after) {
 		after = after.prev
 	}
 	r.queue, r.prev = q, after

@@ -185,6 +185,7 @@ func (s *Scheduler) resolve(r *request, f *Flow) error {
 		longest = min(longest, int64(f.Deadline)-r.estimate)
 	}
 	r.arrived, r.mark, r.until = s.now, s.now, s.now+min(longest, maxWait)
+	r.since = s.now - max(int64(f.Waited), 0)
 	r.order, s.orders = s.orders, s.orders+1
 	r.tenant = d.tenantOf(f)
 	return nil

@@ -71,6 +71,34 @@ func TestOneFlowIsServedInOrderOfArrival(t *testing.T) {
 	})
 }
 
+// A request whose node failed comes again, and stands where it would have stood
+// had it listed another node from the beginning.
+func TestRequestThatComesAgainKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, Options{}, Node{ID: "a", Slots: 1})
+		release := hold(s, on("a"))
+		var order []string
+		ask := func(name string, waited time.Duration) {
+			f := on("a")
+			f.Waited = waited
+			go s.Do(t.Context(), f, func(string) { order = append(order, name) })
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		ask("first", 0)
+		ask("second", 0)
+		ask("third", 0)
+		ask("again", 2500*time.Millisecond) // came between the first and the second
+		ask("last", 0)
+		release()
+		synctest.Wait()
+		if want := []string{"first", "again", "second", "third", "last"}; !slices.Equal(order, want) {
+			t.Errorf("served in the order %v, want %v", order, want)
+		}
+		wantIdle(t, s)
+	})
+}
+
 func TestListedOrderIsPreference(t *testing.T) {
 	tests := []struct {
 		name string

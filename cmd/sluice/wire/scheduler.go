@@ -68,10 +68,13 @@ func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (kms.T
 	for _, n := range f.Nodes {
 		nodes = append(nodes, string(n))
 	}
-	class := s.policies.Class(f.Tier, f.Urgency)
+	class, longest := s.policies.Class(f.Tier, f.Urgency), s.policies.MaxWait(f.Tenant, f.Tier, f.Urgency)
+	if f.MaxWait != 0 {
+		longest = min(longest, f.MaxWait)
+	}
 	var why scheduler.Explanation
 	flow := scheduler.Flow{
-		Tenant: f.Tenant, Nodes: nodes, MaxWait: f.MaxWait, Urgency: urgencies[f.Urgency],
+		Tenant: f.Tenant, Nodes: nodes, MaxWait: longest, Waited: f.Waited, Urgency: urgencies[f.Urgency],
 		Weight: uint32(s.policies.CreditsPerSecond(f.Tenant, f.Tier)), Class: classes[class],
 		Op: operation(f.Cost), Prior: time.Duration(f.Cost/kms.Credit) * creditTime, Explain: &why,
 	}
@@ -81,7 +84,7 @@ func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (kms.T
 		turn.Waits = waits(&why)
 	}
 	if err != nil {
-		err = s.refusal(err, &f, &turn, &why)
+		err = s.refusal(err, &f, longest, &turn, &why)
 	}
 	return turn, err
 }
@@ -125,7 +128,7 @@ func operation(cost kms.Credits) scheduler.Op {
 
 // refusal makes the answer to a request whose work never ran. When it may come
 // back is the scheduler's to say, out of its queue.
-func (s slots) refusal(err error, f *kms.Flow, turn *kms.Turn, why *scheduler.Explanation) error {
+func (s slots) refusal(err error, f *kms.Flow, longest time.Duration, turn *kms.Turn, why *scheduler.Explanation) error {
 	e := &kms.Error{Kind: kms.KindReducedCapacity, Detail: "the HSMs are too busy", Err: err}
 	reason := kms.Reason{Have: why.Have, Limit: why.Limit}
 	switch {
@@ -142,7 +145,7 @@ func (s slots) refusal(err error, f *kms.Flow, turn *kms.Turn, why *scheduler.Ex
 		reason = kms.Reason{Code: kms.ReasonNodeDown, Limit: int64(len(f.Nodes))}
 	default:
 		e.Kind, e.Detail = kms.KindWaitExceeded, "no slot became free in time"
-		reason = kms.Reason{Code: kms.ReasonWaitExceeded, Have: int64(turn.Wait), Limit: int64(max(f.MaxWait, 0))}
+		reason = kms.Reason{Code: kms.ReasonWaitExceeded, Have: int64(turn.Wait), Limit: int64(max(longest, 0))}
 	}
 	if e.Kind != kms.KindHSMUnavailable {
 		e.RetryAfter = s.policies.RetryAfter(why.RetryAfter)

@@ -134,9 +134,10 @@ func TestEachRefusalOfTheQueueYieldsItsCode(t *testing.T) {
 		least, most time.Duration
 	}{
 		{"no hope", 2 * time.Second, 60, nil, kms.ReasonWaitTooLong, kms.KindReducedCapacity, int64(2 * time.Second), 25 * time.Second, 60 * time.Second},
-		{"a full queue", time.Hour, 800, nil, kms.ReasonOwnQueueFull, kms.KindReducedCapacity, 768, 60 * time.Second, 72 * time.Second},
+		{"a full queue", time.Minute, 800, nil, kms.ReasonOwnQueueFull, kms.KindReducedCapacity, 768, 4 * time.Second, 6 * time.Second},
 		{"no slot in time", 500 * time.Millisecond, 2, nil, kms.ReasonWaitExceeded, kms.KindWaitExceeded, int64(500 * time.Millisecond), time.Second, 10 * time.Second},
-		{"no time to wait", 0, 2, nil, kms.ReasonWaitExceeded, kms.KindWaitExceeded, 0, time.Second, 10 * time.Second},
+		{"the policy's longest wait", 0, 6, nil, kms.ReasonWaitTooLong, kms.KindReducedCapacity, int64(2 * time.Second), time.Second, 10 * time.Second},
+		{"no time to wait", -1, 2, nil, kms.ReasonWaitExceeded, kms.KindWaitExceeded, 0, time.Second, 10 * time.Second},
 		{"no node", time.Second, 0, []kms.NodeID{"gone", "lost"}, kms.ReasonNodeDown, kms.KindHSMUnavailable, 2, 0, 0},
 	}
 	for _, tt := range tests {
@@ -145,7 +146,10 @@ func TestEachRefusalOfTheQueueYieldsItsCode(t *testing.T) {
 				s := newTestSlots(t, map[kms.NodeID]int{"n": 2})
 				ctx, cancel := context.WithCancel(t.Context())
 				full := flow
-				full.MaxWait, full.Cost = time.Hour, 10_000*kms.Credit // a second each, until it was measured
+				full.Cost = 10_000 * kms.Credit // a second each, until it was measured
+				if tt.queued > 100 {            // so many fit the longest wait only of bulk work, of 10 ms each
+					full.Tier, full.Urgency, full.Cost = kms.TierSilver, kms.UrgencyBulk, 100*kms.Credit
+				}
 				for range tt.queued {
 					go func() { _, _ = s.Do(ctx, full, func(kms.NodeID) { time.Sleep(time.Second) }) }()
 					synctest.Wait()
