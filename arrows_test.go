@@ -24,6 +24,7 @@ var arrows = map[string][]string{
 	"client":                {},
 	"migrations":            {},
 	"softhsm":               {},
+	"required":              {},
 	"api":                   {"kms"},
 	"keystore":              {"kms"},
 	"keystore/sqlite":       {"kms", "keystore", "migrations"},

@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 	"uuid"
@@ -15,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/required"
 )
 
 func TestMain(m *testing.M) {
@@ -28,13 +27,7 @@ func TestMain(m *testing.M) {
 // names the part.
 func require(t *testing.T, part string, err error) {
 	t.Helper()
-	if err == nil {
-		return
-	}
-	if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), part) {
-		t.Fatalf("%s is required: %v", part, err)
-	}
-	t.Skipf("no %s: %v", part, err)
+	required.Part(t, part, err)
 }
 
 // testConfig is a small journal's in a new folder.

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/sluice-kms/sluice/hsm/p11"
 	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 )
 
@@ -54,13 +54,7 @@ type pool struct {
 func require(t testing.TB) {
 	t.Helper()
 	err := softhsm.Available()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm"):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
+	required.Part(t, "softhsm", err)
 }
 
 // newDomain makes two member tokens with their roots.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 )
 
@@ -18,13 +19,7 @@ import (
 func require(t *testing.T) {
 	t.Helper()
 	err := softhsm.Available()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm"):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
+	required.Part(t, "softhsm", err)
 }
 
 func TestOpeningAFolderAgainReturnsTheSameToken(t *testing.T) {

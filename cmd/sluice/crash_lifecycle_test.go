@@ -152,7 +152,7 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 			c := target(t)
 			m := &crashModel{answered: map[string]bool{}}
 			roots := 0
-			for round := range rounds(10, 200) {
+			for round := range rounds(10, 500) {
 				p := c.start(t)
 				if round == 0 {
 					roots = objects(t, c.tokens)
@@ -175,20 +175,20 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 			}
 			last := c.start(t)
 			checkLedger(t, last, c.credential, c.journal)
-			m.check(t, last, c.credential, rounds(10, 200))
+			m.check(t, last, c.credential, rounds(10, 500))
 			if err := last.stop(t); err != nil {
 				t.Errorf("stopping: %v", err)
 			}
 			if n := objects(t, c.tokens); n != roots || n == 0 {
 				t.Errorf("%d objects in the tokens, %d roots", n, roots)
 			}
-			if len(m.keys) < rounds(10, 200) || len(m.aliases) < rounds(10, 200) || len(m.credentials) < 5 {
+			if len(m.keys) < rounds(10, 500) || len(m.aliases) < rounds(10, 500) || len(m.credentials) < 5 {
 				t.Fatalf("only %d keys, %d aliases and %d credentials: the loop tests nothing", len(m.keys), len(m.aliases), len(m.credentials))
 			}
 			t.Logf("%d keys, %d aliases, %d credentials, %d answers", len(m.keys), len(m.aliases), len(m.credentials), len(m.answered))
 			checkJournal(t, c.journal, m.answered)
 			// Ten kills can all miss every change; two hundred cannot.
-			if found := checkIntents(t, c.journal); found == 0 && rounds(10, 200) > 10 {
+			if found := checkIntents(t, c.journal); found == 0 && rounds(10, 500) > 10 {
 				t.Error("no change was under way when a process was killed: the loop tests nothing")
 			}
 		})

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 )
 
@@ -95,13 +94,7 @@ func config(token *softhsm.Token, domain *hsm.Domain) Config {
 func requireSoftHSM(t testing.TB) {
 	t.Helper()
 	err := softhsm.Available()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm"):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
+	required.Part(t, "softhsm", err)
 }
 
 func shared(t testing.TB) *testDomain {

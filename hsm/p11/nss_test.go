@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/miekg/pkcs11"
@@ -13,6 +12,7 @@ import (
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/hsmtest"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/required"
 )
 
 // nssModules are the places where distributions install NSS softokn.
@@ -30,10 +30,7 @@ func nssToken(t *testing.T) CeremonyToken {
 	t.Helper()
 	i := slices.IndexFunc(nssModules, func(path string) bool { _, err := os.Stat(path); return err == nil })
 	if i < 0 {
-		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "nss") {
-			t.Fatal("NSS softokn is not installed")
-		}
-		t.Skip("NSS softokn is not installed")
+		required.Part(t, "nss", errors.New("NSS softokn is not installed"))
 	}
 	token := CeremonyToken{
 		Module:     nssModules[i],

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 	"uuid"
@@ -24,6 +23,7 @@ import (
 	"github.com/sluice-kms/sluice/hsm/hsmtest"
 	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/required"
 )
 
 // profileWith gives the fault module's profile, changed.
@@ -199,12 +199,8 @@ func TestOpenSSLAgreesWithVendorKeys(t *testing.T) {
 
 func requireOpenSSL(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("openssl"); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "openssl") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	_, err := exec.LookPath("openssl")
+	required.Part(t, "openssl", err)
 }
 
 // openSSL runs the command in a folder with the files and returns its output.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/p11"
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 )
 
@@ -201,12 +201,7 @@ func ceremonyTokens(tokens []*softhsm.Token) []p11.CeremonyToken {
 
 func shared(t testing.TB) *testDomain {
 	t.Helper()
-	if err := softhsm.Available(); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	required.Part(t, "softhsm", softhsm.Available())
 	d, err := sharedDomain()
 	if err != nil {
 		t.Fatal(err)

@@ -12,19 +12,14 @@ import (
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/required"
 )
 
 // require skips a test whose outside part is missing, unless SLUICE_REQUIRE,
 // a comma list, names the part: then it fails.
 func require(t *testing.T, part string, err error) {
 	t.Helper()
-	if err == nil {
-		return
-	}
-	if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), part) {
-		t.Fatalf("%s is required: %v", part, err)
-	}
-	t.Skipf("%s: %v", part, err)
+	required.Part(t, part, err)
 }
 
 // openssl is the outside judge, run in a folder of its own.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"unsafe"
@@ -19,6 +18,7 @@ import (
 	"github.com/sluice-kms/sluice/hsm/p11"
 	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 )
 
@@ -124,13 +124,7 @@ func engine(t *testing.T) *provider {
 // require skips, or fails where SLUICE_REQUIRE demands the part.
 func require(t *testing.T, part string, err error) {
 	t.Helper()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), part):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
+	required.Part(t, part, err)
 }
 
 func softHSM(t *testing.T) *provider {

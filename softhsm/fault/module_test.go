@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/pkcs11"
 
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 	"github.com/sluice-kms/sluice/softhsm/fault"
 )
@@ -50,12 +49,7 @@ func newClient(t *testing.T) *client { return newClientWith(t, func(*fault.Modul
 // newClientWith prepares the module before it is loaded.
 func newClientWith(t *testing.T, prepare func(*fault.Module)) *client {
 	t.Helper()
-	if err := softhsm.Available(); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	required.Part(t, "softhsm", softhsm.Available())
 	library, err := library()
 	must(t, err)
 	token, err := softhsm.Provision(t.TempDir(), "faulty")

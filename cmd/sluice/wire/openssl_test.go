@@ -7,21 +7,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/required"
 )
 
 // openssl runs the outside judge in a folder.
 func openssl(t *testing.T, dir string, args ...string) ([]byte, error) {
 	t.Helper()
-	if _, err := exec.LookPath("openssl"); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "openssl") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	_, err := exec.LookPath("openssl")
+	required.Part(t, "openssl", err)
 	cmd := exec.Command("openssl", args...)
 	cmd.Dir = dir
 	return cmd.CombinedOutput()

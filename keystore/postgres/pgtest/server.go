@@ -17,15 +17,15 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/sluice-kms/sluice/required"
 )
 
 // binaries is where Debian keeps the programs of PostgreSQL 15, which are in
@@ -79,13 +79,10 @@ func Require(t testing.TB) *Server {
 	if shared.server == nil && shared.err == nil {
 		shared.server, shared.err = start()
 	}
-	switch {
-	case shared.err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "postgres") || !errors.Is(shared.err, errMissing):
+	if shared.err != nil && !errors.Is(shared.err, errMissing) {
 		t.Fatal(shared.err)
-	default:
-		t.Skip(shared.err)
 	}
+	required.Part(t, "postgres", shared.err)
 	return shared.server
 }
 

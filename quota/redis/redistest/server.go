@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +19,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluice-kms/sluice/required"
 )
 
 // Patience is how long a server may take to start, or a cluster to agree.
@@ -68,12 +69,8 @@ func Sentinel(t testing.TB, name string, master *Server, down time.Duration) *Se
 
 func newServer(t testing.TB) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "redis") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	_, err := exec.LookPath("redis-server")
+	required.Part(t, "redis", err)
 	s := &Server{t: t, folder: t.TempDir(), Port: freePort(t)}
 	t.Cleanup(s.End)
 	return s

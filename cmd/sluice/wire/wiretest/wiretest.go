@@ -9,11 +9,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
+	"github.com/sluice-kms/sluice/required"
 	"github.com/sluice-kms/sluice/softhsm"
 )
 
@@ -35,13 +35,7 @@ type Service struct {
 func Require(t testing.TB) {
 	t.Helper()
 	err := softhsm.Available()
-	switch {
-	case err == nil:
-	case slices.Contains(strings.Split(os.Getenv("SLUICE_REQUIRE"), ","), "softhsm"):
-		t.Fatal(err)
-	default:
-		t.Skip(err)
-	}
+	required.Part(t, "softhsm", err)
 }
 
 // Start starts a service in a folder, with what is there already, and stops it
