@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/quota"
 	"github.com/sluice-kms/sluice/softhsm/fault"
 )
 
@@ -44,6 +45,14 @@ const (
 	engines     = 4
 	serviceTime = 2 * time.Millisecond
 )
+
+// patient lets requests of the tests wait for a slot for longer than they would:
+// what they look for is failures, and the machine may have other things to do.
+func patient(p *quota.Policy) {
+	for _, tier := range p.Tiers {
+		tier.MaxWait.Normal, tier.MaxWait.Bulk = 15_000, max(tier.MaxWait.Bulk, 15_000)
+	}
+}
 
 // newFaultyPool opens a service on nodes tokens, each configured as options say.
 func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) *faultyPool {
@@ -83,6 +92,9 @@ func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) 
 		}
 	}
 	if p.app, err = wire.Open(t.Context(), config, slog.New(slog.NewTextHandler(t.Output(), nil))); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.app.Policies.Apply(1, policy(t, patient)); err != nil {
 		t.Fatal(err)
 	}
 	api, err := p.app.API("test")

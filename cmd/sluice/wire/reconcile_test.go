@@ -142,8 +142,11 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpDeleteKey: {intent: onKey}, kms.OpCancelDel: {intent: onKey},
 		kms.OpEnableVersion: {intent: onKey}, kms.OpDisableVersion: {intent: onKey},
 		kms.OpDestroyVersion: {intent: onKey}, kms.OpCancelDestroy: {intent: onKey},
-		kms.OpSetAlias:         {intent: kms.Entry{Tenant: demo.ID, Key: key.ID, Resource: "never-set"}},
-		kms.OpDeleteAlias:      {intent: kms.Entry{Tenant: demo.ID, Resource: "moved"}},
+		kms.OpSetAlias:      {intent: kms.Entry{Tenant: demo.ID, Key: key.ID, Resource: "never-set"}},
+		kms.OpDeleteAlias:   {intent: kms.Entry{Tenant: demo.ID, Resource: "moved"}},
+		kms.OpCreateWebhook: {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String()}},
+		// One that is gone was deleted, by whomever.
+		kms.OpDeleteWebhook:    {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String(), Revision: 1}, outcome: kms.OutcomeFoundDone},
 		kms.OpCreateTenant:     {intent: kms.Entry{Tenant: s.App.System.ID, Target: absent, Resource: absent.String()}},
 		kms.OpUpdateTenant:     {intent: onTenant},
 		kms.OpDeleteTenant:     {intent: onTenant},
