@@ -64,9 +64,12 @@ func (l *Log) run() {
 	var spare []*waiter
 	for {
 		ticked := false
+		var flushed chan struct{}
 		select {
 		case <-l.wake:
 		case <-tick.C:
+			ticked = true
+		case flushed = <-l.flushes:
 			ticked = true
 		}
 		if !ticked {
@@ -93,6 +96,9 @@ func (l *Log) run() {
 				l.fail(err, nil)
 				return
 			}
+		}
+		if flushed != nil {
+			close(flushed)
 		}
 	}
 }
@@ -148,7 +154,7 @@ func (l *Log) write(batch []*waiter) error {
 			return err
 		}
 		l.mu.Lock()
-		l.head = l.writer.head
+		l.head, l.segment = l.writer.head, l.writer.headSegment
 		l.backlog -= n
 		l.mu.Unlock()
 		for _, w := range batch[:n] {
@@ -194,7 +200,7 @@ func (l *Log) writeFlood() error {
 		batch, entries = batch[n:], entries[n:]
 	}
 	l.mu.Lock()
-	l.head = l.writer.head
+	l.head, l.segment = l.writer.head, l.writer.headSegment
 	l.mu.Unlock()
 	l.flood.restore(refused)
 	return nil

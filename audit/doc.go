@@ -91,11 +91,37 @@
 // and a reason's are c code (64), l limit, n need, h have, r nanoseconds until
 // a retry helps, w nanoseconds waited for it; all but c are left out when zero.
 //
+// # Signed heads
+//
+// A Signer has the head signed every second in which it changed, by a key that
+// who can write the folder does not have, and appends it to
+// heads-<first sequence, 20 digits>.slh beside the segment that holds the
+// record: a line of JSON each, with the fields
+//
+//	node  name of the node         hash  chain hash, hexadecimal
+//	seq   sequence                 t     time of signing, RFC 3339, UTC
+//	alg   algorithm of the key     ver   version of the key
+//	sig   signature of HeadMessage, base64
+//
+// A head stands for its record and all before it. Verify takes the public keys,
+// which the auditor keeps elsewhere, and finds every change before the last
+// signed head, a chain computed anew included: it lies after the last head that
+// fits and not after the first that does not. What comes after the last signed
+// head, a second's worth in service, is reported as unsigned. A tail that was
+// cut off together with its heads shows against an anchor: a signed head that
+// was kept where the attacker was not. heads-keys.pem holds the public keys for
+// whoever sets the auditor up; Verify does not read it.
+//
+// Nothing waits for a signature. While the HSM is away the journal goes on; the
+// next signature stands for what was recorded meanwhile, and Verify reports the
+// gap.
+//
 // # Crashes
 //
 // A crash can leave a last write incomplete. Open cuts it off: none of its
 // entries was acknowledged. Whatever else does not verify is no trace of a
-// crash, and Open refuses it, naming the place.
+// crash, and Open refuses it, naming the place. Of a file of heads the next
+// append cuts off an incomplete last line.
 //
 // # Locks
 //

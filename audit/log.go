@@ -97,6 +97,7 @@ type Log struct {
 	recovery Recovery
 	waiters  sync.Pool
 	wake     chan struct{} // capacity 1: something is pending, or Close was called
+	flushes  chan chan struct{}
 
 	// The writing goroutine's.
 	pace        pace
@@ -111,11 +112,12 @@ type Log struct {
 
 	mu       sync.Mutex // guards the rest; nothing else is locked under it
 	pending  []*waiter
-	expected int   // how many pending entries end the wait for more
-	backlog  int   // accepted and not answered
-	head     Head  // of what is durable
-	closed   bool  // Close was called
-	failure  error // why the log stopped
+	expected int    // how many pending entries end the wait for more
+	backlog  int    // accepted and not answered
+	head     Head   // of what is durable
+	segment  uint64 // the first record of the one that holds head
+	closed   bool   // Close was called
+	failure  error  // why the log stopped
 }
 
 var _ kms.Journal = (*Log)(nil)
@@ -154,8 +156,10 @@ func openOn(ctx context.Context, c Config, s storage) (*Log, error) {
 		writer:   w,
 		recovery: recovery,
 		wake:     make(chan struct{}, 1),
+		flushes:  make(chan chan struct{}),
 		stopped:  make(chan struct{}),
 		head:     w.head,
+		segment:  w.headSegment,
 
 		gatherer:    newStoppedTimer(),
 		enough:      make(chan struct{}, 1),
@@ -231,6 +235,28 @@ func (l *Log) Head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head
+}
+
+// position returns the last durable record and the first record of its segment.
+func (l *Log) position() (head Head, segment uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.head, l.segment
+}
+
+// flush returns when all that was recorded before, refusals of a flood too, is
+// durable, or the log has stopped.
+func (l *Log) flush() {
+	done := make(chan struct{})
+	select {
+	case l.flushes <- done:
+	case <-l.stopped:
+		return
+	}
+	select {
+	case <-done:
+	case <-l.stopped:
+	}
 }
 
 // Recovery tells what Open cut off.

@@ -75,27 +75,29 @@ func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.batch, m.sync, m.backlog, m.reserve, m.entries, m.aggregated, m.errors}
 }
 
-// register registers all or none; a nil Registerer registers none.
-func (m *metrics) register(r prometheus.Registerer) error {
+func (m *metrics) register(r prometheus.Registerer) error { return registerAll(r, m.collectors()) }
+
+func (m *metrics) unregister(r prometheus.Registerer) { unregisterAll(r, m.collectors()) }
+
+// registerAll registers all or none; a nil Registerer registers none.
+func registerAll(r prometheus.Registerer, collectors []prometheus.Collector) error {
 	if r == nil {
 		return nil
 	}
-	for i, c := range m.collectors() {
+	for i, c := range collectors {
 		if err := r.Register(c); err != nil {
-			for _, done := range m.collectors()[:i] {
-				r.Unregister(done)
-			}
+			unregisterAll(r, collectors[:i])
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *metrics) unregister(r prometheus.Registerer) {
+func unregisterAll(r prometheus.Registerer, collectors []prometheus.Collector) {
 	if r == nil {
 		return
 	}
-	for _, c := range m.collectors() {
+	for _, c := range collectors {
 		r.Unregister(c)
 	}
 }

@@ -40,6 +40,16 @@ const (
 	FaultHead Fault = "the record is not the expected head"
 	// FaultTail: the journal ends before the record that was noted.
 	FaultTail Fault = "the journal ends before the expected head"
+	// FaultSigned: between two signed heads the records are not those that
+	// were signed.
+	FaultSigned Fault = "the records are not those that were signed"
+	// FaultUnsigned: no signed head stands for the records at the end.
+	FaultUnsigned Fault = "the records are not signed"
+	// FaultSignature: a head was not signed by a pinned key for this journal.
+	FaultSignature Fault = "the head's signature does not verify"
+	// FaultHeads: a file of heads holds something else, or heads of other
+	// records, or in another order.
+	FaultHeads Fault = "the line is no head of this segment"
 )
 
 // CorruptError names a place at which a journal does not verify.
@@ -47,11 +57,17 @@ type CorruptError struct {
 	Segment  string // file name; "" for an empty journal
 	Offset   int64  // in bytes
 	Sequence uint64 // of the record at the place, by its position
-	Fault    Fault
+	// First, where the fault is of several records, is the first of those
+	// that end with Sequence; 0: the fault is of one.
+	First uint64
+	Fault Fault
 }
 
 // Error describes place and fault.
 func (e *CorruptError) Error() string {
+	if e.First != 0 && e.First != e.Sequence {
+		return fmt.Sprintf("journal segment %q, offset %d, sequences %d to %d: %s", e.Segment, e.Offset, e.First, e.Sequence, e.Fault)
+	}
 	return fmt.Sprintf("journal segment %q, offset %d, sequence %d: %s", e.Segment, e.Offset, e.Sequence, e.Fault)
 }
 

@@ -22,8 +22,9 @@ type Recovery struct {
 type tail struct {
 	header   header // of the last segment
 	head     Head
-	previous Hash  // what the next record's chain hash builds on
-	end      int64 // of what is whole
+	holder   uint64 // the first record of the segment that holds head
+	previous Hash   // what the next record's chain hash builds on
+	end      int64  // of what is whole
 	cut      Recovery
 }
 
@@ -40,9 +41,15 @@ func readTail(ctx context.Context, dir string, names []string) (tail, error) {
 			return tail{}, err
 		}
 	}
-	t := tail{header: r.header}
+	t := tail{header: r.header, holder: r.header.first}
+	if len(names) > 1 {
+		t.holder, _ = parseSegmentName(names[len(names)-2]) // until the last has a record
+	}
 	for {
 		t.head, t.previous, t.end = r.head(), r.previous, r.offset
+		if t.head.Sequence >= t.header.first {
+			t.holder = t.header.first
+		}
 		if err := ctx.Err(); err != nil {
 			return tail{}, fmt.Errorf("verifying the journal: %w", err)
 		}

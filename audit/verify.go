@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"io"
+	"slices"
 )
 
 const (
@@ -24,9 +25,16 @@ type VerifyOptions struct {
 	// Head, if not zero, is a record that the journal must have had: only
 	// against it a tail that was cut off or computed anew shows.
 	Head Head
-	// TornTail accepts an incomplete last record, as a log that is running or
-	// has crashed leaves.
+	// TornTail accepts an incomplete last record, and records at the end that
+	// are not signed yet, as a log that is running or has crashed leaves.
 	TornTail bool
+	// Signed tells whether a head was signed by a pinned key. With it every
+	// signed head is checked, and so that a chain computed anew shows: nobody
+	// else can sign its heads. nil: heads are not looked at.
+	Signed func(SignedHead) bool
+	// Anchors are signed heads that were kept elsewhere; Signed checks them
+	// too. Against them a tail shows that was cut off together with its heads.
+	Anchors []SignedHead
 }
 
 // Report is what Verify found.
@@ -34,6 +42,13 @@ type Report struct {
 	Segments int
 	Entries  uint64 // that verified
 	Head     Head   // the last record, as it stands in its file
+	// Signed is the last record that a signed head stands for, and with it all
+	// before; Unsigned is how many come after it.
+	Signed   Head
+	Unsigned uint64
+	// Gaps are the times in which entries were recorded and not signed, in
+	// order, 100 at most.
+	Gaps []Gap
 	// Faults are the places that do not verify, in order, 100 at most.
 	Faults []*CorruptError
 }
@@ -49,7 +64,8 @@ func Verify(dir string, o VerifyOptions) (Report, error) {
 		return Report{}, err
 	}
 	v := verifier{dir: dir, options: o, fits: true}
-	v.report.Head = o.Start
+	v.report.Head, v.report.Signed = o.Start, o.Start
+	v.proof.anchors = slices.SortedFunc(slices.Values(o.Anchors), bySequence)
 	for i, name := range names {
 		if len(v.report.Faults) >= maxFaults {
 			break
@@ -74,6 +90,7 @@ type verifier struct {
 	// one can be measured by it.
 	fits bool
 	end  int64 // of the last segment
+	proof
 }
 
 func (v *verifier) fault(f *CorruptError) {
@@ -96,6 +113,9 @@ func (v *verifier) segment(name string, last bool) error {
 	}
 	defer r.close()
 	v.enter(r)
+	if err := v.readHeads(r.header); err != nil {
+		return err
+	}
 	bad := 0 // records in a row
 	for bad < maxBadRun {
 		rec, err := r.next()
@@ -116,6 +136,7 @@ func (v *verifier) segment(name string, last bool) error {
 		if !ok {
 			corrupt = v.content(r, rec)
 		}
+		v.prove(r, rec)
 		if corrupt != nil {
 			v.fault(corrupt)
 			bad++
@@ -127,6 +148,7 @@ func (v *verifier) segment(name string, last bool) error {
 	if bad == maxBadRun {
 		v.fits = false
 	}
+	v.leave()
 	v.report.Head = r.head()
 	v.end = r.offset
 	return nil
@@ -174,4 +196,5 @@ func (v *verifier) finish(names []string) {
 		}
 		v.fault(&CorruptError{Segment: last, Offset: v.end, Sequence: v.report.Head.Sequence + 1, Fault: FaultTail})
 	}
+	v.finishProof(names)
 }

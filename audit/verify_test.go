@@ -365,3 +365,13 @@ func TestFaultsAreBounded(t *testing.T) {
 		t.Errorf("%d faults, %v", len(report.Faults), err)
 	}
 }
+
+// renumber makes a segment begin with another sequence, and computes the chain
+// from there on anew.
+func (f *forger) renumber(segment int, first uint64) {
+	b := f.contents[segment]
+	binary.BigEndian.PutUint64(b[76:84], first)
+	binary.BigEndian.PutUint32(b[124:128], crc32.Checksum(b[:124], castagnoli))
+	f.names[segment] = segmentName(first)
+	f.rechain(segment, 0)
+}

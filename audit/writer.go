@@ -20,7 +20,9 @@ type writer struct {
 	metrics *metrics
 	chain   *chain
 	head    Head // of what is durable
-	segment *segment
+	// headSegment is the first record of the segment that holds head.
+	headSegment uint64
+	segment     *segment
 	// unheld says that the file system cannot hold space for a file: there
 	// is no reserve, and a full disk shows when it is written to.
 	unheld bool
@@ -61,7 +63,7 @@ func openWriter(ctx context.Context, c Config, s storage, m *metrics) (*writer, 
 	if t.header.node != c.Node {
 		return nil, Recovery{}, fmt.Errorf("the journal is that of node %q", t.header.node)
 	}
-	w.head = t.head
+	w.head, w.headSegment = t.head, t.holder
 	if w.segment, err = w.reopen(t); err != nil {
 		return nil, Recovery{}, fmt.Errorf("continuing the journal: %w", err)
 	}
@@ -197,7 +199,7 @@ func (w *writer) commit(batch []*waiter) error {
 	w.metrics.sync.Observe(time.Since(start).Seconds())
 	s.end += int64(len(w.buffer))
 	s.previous = head.Hash
-	w.head = head
+	w.head, w.headSegment = head, s.header.first
 	w.count(batch)
 	return nil
 }
