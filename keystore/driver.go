@@ -40,6 +40,7 @@ type Driver interface {
 	PolicyDriver
 	WebhookDriver
 	DeliveryDriver
+	JournalHeadDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -192,6 +193,18 @@ type DeliveryDriver interface {
 	// DeleteEndedDeliveries removes up to Limit deliveries of all tenants that
 	// ended at or before Before, and returns how many.
 	DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error)
+}
+
+// JournalHeadDriver is the part of Driver for signed heads of journals, which
+// are the operators' and of no tenant.
+type JournalHeadDriver interface {
+	// PutJournalHead stores the head of an hour: where there is none, in place
+	// of one with a lower sequence, or with the same and the same hash.
+	// ErrStale otherwise.
+	PutJournalHead(context.Context, PutJournalHeadParams) error
+	// ListJournalHeads returns the node's heads of up to Limit hours,
+	// descending.
+	ListJournalHeads(context.Context, ListJournalHeadsParams) ([]*JournalHeadRow, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

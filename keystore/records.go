@@ -482,6 +482,37 @@ type PolicyRow struct {
 	Code     CodeRow
 }
 
+// The parameters of signed heads of journals.
+type (
+	PutJournalHeadParams   struct{ Head JournalHeadRecord }
+	ListJournalHeadsParams struct {
+		Node  string
+		Limit int
+	}
+)
+
+// JournalHeadRecord is a signed head as it is written.
+type JournalHeadRecord struct {
+	Node       string
+	Hour       int64 // since 1970, of Signed
+	Sequence   uint64
+	Hash       []byte
+	Signed     Timestamp
+	Algorithm  string
+	KeyVersion uint32
+	Signature  []byte
+}
+
+// JournalHeadRow is a signed head as it was found.
+type JournalHeadRow struct {
+	Sequence   Integer
+	Hash       Bytes
+	Signed     Integer
+	Algorithm  Text
+	KeyVersion Integer
+	Signature  Bytes
+}
+
 // The parameters and rows of the service's own secrets.
 type (
 	SystemSecretsParams      struct{ Name string }

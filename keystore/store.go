@@ -47,6 +47,7 @@ const (
 	ObjectPolicy       Object = "policy"
 	ObjectWebhook      Object = "webhook"
 	ObjectDelivery     Object = "delivery"
+	ObjectJournalHead  Object = "head of a journal"
 	ObjectSystemSecret Object = "system secret"
 	ObjectClaim        Object = "idempotency record"
 

@@ -65,6 +65,9 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"policies": `INSERT INTO policies (version, document, digest, comment, created, created_by)
 		SELECT i, '{}', decode(repeat('00', 32), 'hex'), '', now(), md5(i::text)::uuid FROM generate_series(1, $1) i`,
+	"journal_heads": `INSERT INTO journal_heads (node, hour, sequence, hash, signed, algorithm, key_version, signature)
+		SELECT 'node-' || i % 4, i, i, decode(repeat('00', 32), 'hex'), now(), 'ECDSA_SHA_256', 1, '\x01'
+		FROM generate_series(1, $1) i`,
 	"approvals": `INSERT INTO approvals (id, op, resource, fingerprint, requested_by, used, created, expires, revision)
 		SELECT md5(i::text)::uuid, 'destroy', '', decode(repeat('00', 32), 'hex'), md5('o')::uuid, false, now(),
 			now() + i * interval '1 second', 1 FROM generate_series(1, $1) i`,

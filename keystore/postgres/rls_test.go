@@ -18,6 +18,7 @@ var shared = map[string]string{
 	"approvals":          "the operators'",
 	"node_settings":      "the operators'",
 	"policies":           "the operators'",
+	"journal_heads":      "the operators'",
 	"row_authentication": "the database's own",
 	"changes":            "read by every process for all tenants; holds ids and key names",
 	"goose_db_version":   "the migration tool's",

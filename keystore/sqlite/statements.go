@@ -14,7 +14,7 @@ var (
 		selectKeyName, listAliases, listAliasesOfKey,
 		selectCredentialForAuthentication, selectCredential, listCredentials,
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
-		selectNewestPolicy, selectPolicy, listPolicies, selectWebhook, listWebhooks,
+		selectNewestPolicy, selectPolicy, listPolicies, listJournalHeads, selectWebhook, listWebhooks,
 		selectRequestRecord, selectAnyRequestRecord,
 		selectSystemSecrets, selectRowAuthentication,
 	}
@@ -23,7 +23,7 @@ var (
 		insertKey, updateKey, touchKey, insertVersion, updateVersion, updateNonces,
 		insertKeyName, selectLiveKey, upsertAlias, deleteAlias, deleteNamesOfKey,
 		insertCredential, updateCredential, touchCredential, deleteSecrets, insertSecret,
-		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting, insertPolicy,
+		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting, insertPolicy, putJournalHead,
 		insertWebhook, updateWebhook, deleteWebhook, noteTaken, noteFailed,
 		insertDelivery, dropDeliveries, claimDeliveries, retryDelivery, endDelivery, deleteDelivery, deleteEndedDeliveries,
 		insertSystemSecret,

@@ -178,6 +178,8 @@ var withoutTenant = map[string]string{
 	"RetryDelivery":               "says nothing of what it found: AnotherTenantsDeliveryStays",
 	"NoteDelivery":                "says nothing of what it found: AnotherTenantsWebhookGetsNothing",
 	"CredentialForAuthentication": "finds out the tenant",
+	"PutJournalHead":              "operators only",
+	"JournalHeads":                "operators only",
 	"SystemSecrets":               "the service's own",
 	"PutSystemSecret":             "the service's own",
 	"StoreRecords":                "the service's own, of all tenants: RecordsOfUnknownTenantsAreLeftOut",

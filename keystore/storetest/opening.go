@@ -214,6 +214,8 @@ var unopenedWork = map[string]string{
 	"InvalidateName":  "only forgets",
 	"TenantByRef":     "finds the system tenant",
 	"SystemSecrets":   "hold the row key",
+	"PutJournalHead":  "the HSM has signed it",
+	"JournalHeads":    "the HSM has signed them",
 	"PutSystemSecret": "holds the row key",
 }
 

@@ -62,6 +62,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Approvals", testApprovals},
 		{"NodeSettings", testNodeSettings},
 		{"Policies", testPolicies},
+		{"JournalHeads", testJournalHeads},
 		{"Webhooks", testWebhooks},
 		{"Deliveries", testDeliveries},
 		{"Credentials", testCredentials},

@@ -396,6 +396,7 @@ var unauthenticated = map[string]string{
 	"keys.last_used_op":        "nothing is decided by it",
 	"credentials.last_used":    "nothing is decided by it",
 	"credentials.last_address": "nothing is decided by it",
+	"journal_heads.*":          "signed by the HSM; who verifies the journal checks that",
 	"system_secrets.*":         "sealed by the HSM, which binds name and version",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",

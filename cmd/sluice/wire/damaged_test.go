@@ -112,8 +112,9 @@ var undecided = map[string]bool{
 // ownTables hold what belongs to the service itself, without which there is
 // none: see TestDamagedRowOfTheServiceItselfStopsTheStart. What changes tells
 // is read while the service runs: see
-// TestDamagedChangesAreFollowedAllTheSame.
-var ownTables = map[string]bool{"system_secrets": true, "row_authentication": true, "changes": true}
+// TestDamagedChangesAreFollowedAllTheSame. Of heads of journals see
+// TestDamagedAnchorsAreReportedAndStopNothing.
+var ownTables = map[string]bool{"system_secrets": true, "journal_heads": true, "row_authentication": true, "changes": true}
 
 // bystander is an object that is damaged, and how it is used.
 type bystander struct {
