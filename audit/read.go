@@ -112,6 +112,24 @@ func Read(dir string, from uint64, fn func(*kms.Entry, Position) error) error {
 	return nil
 }
 
+// Holds tells whether the journal in dir has the record of the head. One that
+// is older than the journal's first record, which is archived then, counts as
+// held. Errors are those of Read.
+func Holds(dir string, h Head) (bool, error) {
+	found := false
+	err := Read(dir, h.Sequence, func(_ *kms.Entry, p Position) error {
+		found = p.Head == h
+		return io.EOF
+	})
+	switch {
+	case err == io.EOF:
+		return found, nil
+	case errors.Is(err, ErrNoSuchRecord):
+		return true, nil
+	}
+	return false, err
+}
+
 // First returns the sequence of the journal's first record, 0 when there is no
 // journal: earlier ones are archived elsewhere.
 func First(dir string) (uint64, error) {

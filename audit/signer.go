@@ -97,6 +97,9 @@ func (s *Signer) Close() error {
 	s.ended.Wait()
 	s.journal.flush()
 	err := s.sign(context.Background())
+	if err == nil { // the first signature may have made the key, which is recorded
+		err = s.sign(context.Background())
+	}
 	patience, cancel := context.WithTimeout(context.Background(), anchorPatience)
 	defer cancel()
 	for _, a := range s.anchors {
@@ -142,7 +145,8 @@ func (s *Signer) sign(ctx context.Context) error {
 	}
 	now := s.journal.config.Clock()
 	s.behind.CompareAndSwap(0, now.UnixNano())
-	h := SignedHead{Node: s.journal.config.Node, Head: head, Time: now.UTC()}
+	// Databases keep microseconds.
+	h := SignedHead{Node: s.journal.config.Node, Head: head, Time: now.UTC().Truncate(time.Microsecond)}
 	err := s.prove(ctx, &h)
 	if err == nil {
 		err = s.keep(segment, h)

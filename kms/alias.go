@@ -12,6 +12,9 @@ func (s *Service) SetAlias(ctx context.Context, t *Ticket, ref, alias string) er
 				return errName("alias")
 			}
 			t.Resource = alias
+			if !t.By.mayName(alias) {
+				return ErrPermissionDenied
+			}
 			return s.mayMoveAlias(ctx, t, alias)
 		},
 		store: func(ctx context.Context, t *Ticket) error {

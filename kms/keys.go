@@ -101,6 +101,9 @@ func (s *Service) newKey(ctx context.Context, t *Ticket, in CreateKeyInput) (*Ke
 	if in.Name != "" && !ValidName(in.Name) {
 		return nil, errName("name")
 	}
+	if !t.By.mayName(in.Name) {
+		return nil, ErrPermissionDenied
+	}
 	if err := checkMetadata(&in.Description, in.Tags); err != nil {
 		return nil, err
 	}

@@ -257,6 +257,9 @@ func (s *Service) allowed(t *Ticket, k *task) bool {
 	if k.allowed != nil {
 		return k.allowed(t)
 	}
+	if t.Key != nil && ownName(t.Key.Tenant, t.Key.Name) && !ownOps[k.op] {
+		return false
+	}
 	return t.By.Allowed(k.op, t.Key)
 }
 

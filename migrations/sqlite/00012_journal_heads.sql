@@ -12,7 +12,7 @@ CREATE TABLE journal_heads (
     key_version INTEGER NOT NULL CHECK (key_version >= 1),
     signature   BLOB    NOT NULL CHECK (length(signature) BETWEEN 1 AND 512),
     PRIMARY KEY (node, hour)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- Undone, heads are beside the journal only.
 

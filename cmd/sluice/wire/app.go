@@ -74,18 +74,6 @@ func Open(ctx context.Context, c *Config, log *slog.Logger) (app *App, err error
 	return a, nil
 }
 
-func (a *App) openJournal(ctx context.Context) (err error) {
-	a.Journal, err = audit.Open(ctx, audit.Config{
-		Dir: a.config.Journal.Dir, Node: a.config.Node,
-		SegmentBytes: a.config.Journal.SegmentBytes, ReserveBytes: a.config.Journal.ReserveBytes,
-		Clock: time.Now, Registerer: a.Metrics,
-	})
-	if err == nil {
-		a.closes = append(a.closes, a.Journal.Close)
-	}
-	return err
-}
-
 func (a *App) openStore(ctx context.Context) error {
 	c := a.config.Database
 	driver, err := a.openDatabase(ctx, c)
@@ -195,6 +183,9 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.closes = append(a.closes, a.Service.StartCapacityWatch(sales.saveOrSay).Close)
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	quotas.start(a.tenantOfLedger)
+	if err := a.startSigner(ctx); err != nil {
+		return err
+	}
 	return a.reconcile(ctx)
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluice-kms/sluice/audit"
@@ -125,7 +124,7 @@ func copyFile(w io.Writer, path string) error {
 	return err
 }
 
-// addJournal copies the journal's segments and verifies the copy: a backup of
+// addJournal copies the journal's files and verifies the copy: a backup of
 // a journal that lies is worth knowing about now.
 func (m *Manifest) addJournal(work, dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -133,7 +132,7 @@ func (m *Manifest) addJournal(work, dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !strings.HasSuffix(e.Name(), ".slj") {
+		if !e.Type().IsRegular() || !audit.IsFile(e.Name()) {
 			continue
 		}
 		name := journalDir + "/" + e.Name()

@@ -158,6 +158,10 @@ type JournalConfig struct {
 	SegmentBytes int64 `koanf:"segment_bytes"`
 	// ReserveBytes of disk are kept for state changes. Default 16 MiB.
 	ReserveBytes int64 `koanf:"reserve_bytes"`
+	// AnchorFile is an absolute path to which signed heads are appended beside
+	// the database: in another machine's file system, or a write-once one.
+	// Default none.
+	AnchorFile string `koanf:"anchor_file"`
 }
 
 // Defaults of the configuration.
@@ -271,6 +275,7 @@ func (c *Config) Validate() error {
 	check(err == nil, "trusted_proxies: %v", err)
 	check(c.Journal.SegmentBytes >= 1<<20, "journal.segment_bytes: must be at least 1 MiB")
 	check(c.Journal.ReserveBytes >= 1<<20, "journal.reserve_bytes: must be at least 1 MiB")
+	check(c.Journal.AnchorFile == "" || filepath.IsAbs(c.Journal.AnchorFile), "journal.anchor_file: must be an absolute path")
 	for name, period := range map[string]time.Duration{
 		"root_rotation": c.Deletion.RootRotation, "backup_retention": c.Deletion.BackupRetention} {
 		check(period >= time.Hour && period <= maxCopiesLive, "deletion.%s: must be 1h to %.0fh", name, maxCopiesLive.Hours())
