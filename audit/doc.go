@@ -31,7 +31,7 @@
 //
 //	  0   8  magic "SLUICEJL"
 //	  8   2  format version, 1
-//	 10   1  hash algorithm: 1 SHA-256
+//	 10   1  hash function H of the chain: 1 SHA-256, 2 SM3
 //	 11   1  length of the node's name
 //	 12  64  name of the node that writes the journal, padded with zeros
 //	 76   8  sequence of the segment's first record

@@ -19,7 +19,7 @@ const intentSegments = 2
 // follows: changes during which the process ended. It is for the start, after
 // Open and before the first Record, and reads the last segments only. ctx ends
 // the reading. Errors are those of Read.
-func OpenIntents(ctx context.Context, dir string) ([]*kms.Entry, error) {
+func OpenIntents(ctx context.Context, dir string, sm3 ...NewHash) ([]*kms.Entry, error) {
 	names, err := listSegments(dir)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func OpenIntents(ctx context.Context, dir string) ([]*kms.Entry, error) {
 	open := make(map[uuid.UUID]*kms.Entry)
 	var order []uuid.UUID
 	for _, name := range names[max(0, len(names)-intentSegments):] {
-		order, err = intentsOf(ctx, dir, name, open, order)
+		order, err = intentsOf(ctx, dir, name, open, order, first(sm3))
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +43,8 @@ func OpenIntents(ctx context.Context, dir string) ([]*kms.Entry, error) {
 
 // intentsOf adds the intents of one segment to open and order, and takes those
 // that an outcome follows out of open.
-func intentsOf(ctx context.Context, dir, name string, open map[uuid.UUID]*kms.Entry, order []uuid.UUID) ([]uuid.UUID, error) {
-	r, err := openSegment(dir, name)
+func intentsOf(ctx context.Context, dir, name string, open map[uuid.UUID]*kms.Entry, order []uuid.UUID, sm3 NewHash) ([]uuid.UUID, error) {
+	r, err := openSegment(dir, name, sm3)
 	if err != nil {
 		return nil, err
 	}

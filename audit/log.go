@@ -56,8 +56,15 @@ type Config struct {
 	// ReserveBytes of disk space are held for entries of state changes, at
 	// most MaxReserveBytes.
 	ReserveBytes int64
+	// Chain is the hash function of the chain in new segments; a change takes
+	// effect with the next one.
+	Chain ChainHash
+	// SM3 is needed for ChainSM3, and where there are such segments; nil: none.
+	SM3 NewHash
 	// Registerer takes the log's metrics; nil means none.
 	Registerer prometheus.Registerer
+
+	chained NewHash // computes Chain
 }
 
 func (c *Config) complete() error {
@@ -72,6 +79,13 @@ func (c *Config) complete() error {
 	}
 	if c.ReserveBytes == 0 {
 		c.ReserveBytes = DefaultReserveBytes
+	}
+	if c.Chain == 0 {
+		c.Chain = ChainSHA256
+	}
+	var err error
+	if c.chained, err = c.Chain.in(c.SM3); err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
 	switch {
 	case c.Dir == "":

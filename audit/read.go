@@ -87,7 +87,9 @@ var ErrNoSuchRecord = errors.New("the journal begins after that record")
 // first entry that does not verify. An incomplete last record ends the reading
 // without error, since a log that is being written may have one; entries
 // beyond such a log's Head may still be withdrawn. The entry is fn's to keep.
-func Read(dir string, from uint64, fn func(*kms.Entry, Position) error) error {
+//
+// Segments that are chained with SM3 are read where it is given.
+func Read(dir string, from uint64, fn func(*kms.Entry, Position) error, sm3 ...NewHash) error {
 	names, err := listSegments(dir)
 	if err != nil {
 		return err
@@ -105,7 +107,7 @@ func Read(dir string, from uint64, fn func(*kms.Entry, Position) error) error {
 	var head Head
 	for i, name := range names[start:] {
 		last := start+i == len(names)-1
-		if head, err = readSegment(dir, name, i > 0, head, last, from, fn); err != nil {
+		if head, err = readSegment(dir, name, i > 0, head, last, from, fn, first(sm3)); err != nil {
 			return err
 		}
 	}
@@ -115,12 +117,12 @@ func Read(dir string, from uint64, fn func(*kms.Entry, Position) error) error {
 // Holds tells whether the journal in dir has the record of the head. One that
 // is older than the journal's first record, which is archived then, counts as
 // held. Errors are those of Read.
-func Holds(dir string, h Head) (bool, error) {
+func Holds(dir string, h Head, sm3 ...NewHash) (bool, error) {
 	found := false
 	err := Read(dir, h.Sequence, func(_ *kms.Entry, p Position) error {
 		found = p.Head == h
 		return io.EOF
-	})
+	}, sm3...)
 	switch {
 	case err == io.EOF:
 		return found, nil
@@ -137,14 +139,14 @@ func First(dir string) (uint64, error) {
 	if err != nil || len(names) == 0 {
 		return 0, err
 	}
-	first, _ := parseSegmentName(names[0])
-	return first, nil
+	begin, _ := parseSegmentName(names[0])
+	return begin, nil
 }
 
 // readSegment reads one segment for Read and returns its head. linked says
 // that the segment must continue before.
-func readSegment(dir, name string, linked bool, before Head, last bool, from uint64, fn func(*kms.Entry, Position) error) (Head, error) {
-	r, err := openSegment(dir, name)
+func readSegment(dir, name string, linked bool, before Head, last bool, from uint64, fn func(*kms.Entry, Position) error, sm3 NewHash) (Head, error) {
+	r, err := openSegment(dir, name, sm3)
 	if err != nil {
 		return Head{}, err
 	}
@@ -201,13 +203,14 @@ type segmentReader struct {
 
 // openSegment opens a segment and reads its header; a *CorruptError when that
 // is not the header of the segment of this name.
-func openSegment(dir, name string) (*segmentReader, error) {
+// sm3 may be nil.
+func openSegment(dir, name string, sm3 NewHash) (*segmentReader, error) {
 	file, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
-	r := &segmentReader{name: name, file: file, buffer: bufio.NewReaderSize(file, maxPayload), chain: newChain()}
-	if err := r.readHeader(); err != nil {
+	r := &segmentReader{name: name, file: file, buffer: bufio.NewReaderSize(file, maxPayload)}
+	if err := r.readHeader(sm3); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -216,20 +219,24 @@ func openSegment(dir, name string) (*segmentReader, error) {
 
 func (r *segmentReader) close() { r.file.Close() }
 
-func (r *segmentReader) readHeader() error {
-	first, _ := parseSegmentName(r.name)
+func (r *segmentReader) readHeader(sm3 NewHash) error {
+	begin, _ := parseSegmentName(r.name)
 	var b [headerSize]byte
 	if _, err := io.ReadFull(r.buffer, b[:]); err != nil {
 		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			return r.corrupt(0, first, FaultHeader)
+			return r.corrupt(0, begin, FaultHeader)
 		}
 		return fmt.Errorf("reading the journal: %w", err)
 	}
 	h, err := parseHeader(b)
-	if err != nil || h.first != first {
-		return r.corrupt(0, first, FaultHeader)
+	if err != nil || h.first != begin {
+		return r.corrupt(0, begin, FaultHeader)
 	}
-	r.header = h
+	chained, err := h.chain.in(sm3)
+	if err != nil {
+		return fmt.Errorf("reading the journal segment %q: %w", r.name, err)
+	}
+	r.header, r.chain = h, newChain(chained)
 	r.offset = headerSize
 	r.sequence, r.stored = h.first-1, h.previous
 	r.previous = r.chain.seed(b)

@@ -29,9 +29,9 @@ type tail struct {
 }
 
 // readTail verifies the last of the segments and finds where it ends.
-func readTail(ctx context.Context, dir string, names []string) (tail, error) {
+func readTail(ctx context.Context, dir string, names []string, sm3 NewHash) (tail, error) {
 	name := names[len(names)-1]
-	r, err := openSegment(dir, name)
+	r, err := openSegment(dir, name, sm3)
 	if err != nil {
 		return tail{}, err
 	}

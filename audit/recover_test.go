@@ -292,7 +292,7 @@ func FuzzSegment(f *testing.F) {
 		path := filepath.Join(dir, names[0])
 		write(t, path, append(header, records...))
 		_, strict := Verify(dir, VerifyOptions{})
-		end, err := readTail(t.Context(), dir, names)
+		end, err := readTail(t.Context(), dir, names, nil)
 		if err != nil {
 			if strict == nil {
 				t.Errorf("verified, and refused at start by %v", err)

@@ -21,7 +21,6 @@ import (
 const (
 	magic         = "SLUICEJL"
 	formatVersion = 1
-	hashSHA256    = 1
 	headerSize    = 128
 	maxNodeLength = 64
 	frameSize     = 8 // length and checksum before the payload
@@ -42,6 +41,40 @@ type Hash [hashSize]byte
 
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// ChainHash is the hash function of a segment's chain.
+type ChainHash uint8
+
+// The hash functions, as they stand in headers. The zero value is SHA-256.
+const (
+	ChainSHA256 ChainHash = 1
+	ChainSM3    ChainHash = 2 // GB/T 32905
+)
+
+// NewHash makes a hash of 32 bytes. SM3 is not in the standard library, so who
+// writes or reads segments that are chained with it brings it.
+type NewHash func() hash.Hash
+
+// in returns what computes the function, given SM3 or nil.
+func (c ChainHash) in(sm3 NewHash) (NewHash, error) {
+	switch {
+	case c == ChainSHA256:
+		return sha256.New, nil
+	case c == ChainSM3 && sm3 != nil:
+		return sm3, nil
+	case c == ChainSM3:
+		return nil, errors.New("the chain is of SM3, which is not available here")
+	}
+	return nil, errors.New("the chain is of an unknown hash function")
+}
+
+// first returns the hash that was brought, nil for none.
+func first(sm3 []NewHash) NewHash {
+	if len(sm3) == 0 {
+		return nil
+	}
+	return sm3[0]
+}
 
 // Head names a record and, through its hash, everything before it. The zero
 // Head is that of an empty journal.
@@ -89,6 +122,7 @@ func listSegments(dir string) ([]string, error) {
 
 // header describes a segment.
 type header struct {
+	chain    ChainHash
 	node     string
 	first    uint64
 	previous Hash
@@ -99,7 +133,7 @@ func (h *header) encode() [headerSize]byte {
 	var b [headerSize]byte
 	copy(b[0:8], magic)
 	binary.BigEndian.PutUint16(b[8:10], formatVersion)
-	b[10] = hashSHA256
+	b[10] = byte(h.chain)
 	b[11] = byte(len(h.node))
 	copy(b[12:76], h.node)
 	binary.BigEndian.PutUint64(b[76:84], h.first)
@@ -116,13 +150,14 @@ func parseHeader(b [headerSize]byte) (header, error) {
 		return header{}, errors.New("is not a journal segment")
 	case binary.BigEndian.Uint16(b[8:10]) != formatVersion:
 		return header{}, errors.New("has an unknown format version")
-	case b[10] != hashSHA256:
+	case ChainHash(b[10]) != ChainSHA256 && ChainHash(b[10]) != ChainSM3:
 		return header{}, errors.New("has an unknown hash algorithm")
 	case binary.BigEndian.Uint32(b[124:128]) != crc32.Checksum(b[:124], castagnoli):
 		return header{}, errors.New("has a header that fails its checksum")
 	}
 	node := string(b[12 : 12+min(int(b[11]), maxNodeLength)])
 	h := header{
+		chain:    ChainHash(b[10]),
 		node:     node,
 		first:    binary.BigEndian.Uint64(b[76:84]),
 		previous: Hash(b[84:116]),
@@ -148,8 +183,8 @@ type chain struct {
 	sum     Hash // what is returned, here so that it need not be allocated
 }
 
-func newChain() *chain {
-	c := &chain{state: sha256.New()}
+func newChain(h NewHash) *chain {
+	c := &chain{state: h()}
 	copy(c.scratch[:], recordDomain)
 	return c
 }

@@ -35,6 +35,8 @@ type VerifyOptions struct {
 	// Anchors are signed heads that were kept elsewhere; Signed checks them
 	// too. Against them a tail shows that was cut off together with its heads.
 	Anchors []SignedHead
+	// SM3 is needed where segments are chained with it.
+	SM3 NewHash
 }
 
 // Report is what Verify found.
@@ -102,7 +104,7 @@ func (v *verifier) fault(f *CorruptError) {
 // segment verifies one segment. An error keeps it from being read.
 func (v *verifier) segment(name string, last bool) error {
 	v.report.Segments++
-	r, err := openSegment(v.dir, name)
+	r, err := openSegment(v.dir, name, v.options.SM3)
 	if corrupt, ok := errors.AsType[*CorruptError](err); ok {
 		v.fault(corrupt)
 		v.fits = false

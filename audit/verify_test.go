@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -58,7 +59,7 @@ func (f *forger) fixChecksum(segment, index int) {
 
 // rechain computes every chain hash anew from the record on, links included.
 func (f *forger) rechain(segment, index int) {
-	c := newChain()
+	c := newChain(sha256.New)
 	for ; segment < len(f.contents); segment++ {
 		b := f.contents[segment]
 		h, err := parseHeader([headerSize]byte(b))

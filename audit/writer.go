@@ -18,7 +18,6 @@ type writer struct {
 	config  Config
 	storage storage
 	metrics *metrics
-	chain   *chain
 	head    Head // of what is durable
 	// headSegment is the first record of the segment that holds head.
 	headSegment uint64
@@ -35,6 +34,7 @@ type writer struct {
 type segment struct {
 	file     segmentFile
 	header   header
+	chain    *chain
 	previous Hash // what the next record's chain hash builds on
 	end      int64
 	// allocated is the offset up to which writes find space.
@@ -45,7 +45,7 @@ func (s *segment) empty() bool { return s.end == headerSize }
 
 // openWriter continues the journal on the storage, or begins it.
 func openWriter(ctx context.Context, c Config, s storage, m *metrics) (*writer, Recovery, error) {
-	w := &writer{config: c, storage: s, metrics: m, chain: newChain()}
+	w := &writer{config: c, storage: s, metrics: m}
 	names, err := listSegments(c.Dir)
 	if err != nil {
 		return nil, Recovery{}, err
@@ -56,7 +56,7 @@ func openWriter(ctx context.Context, c Config, s storage, m *metrics) (*writer, 
 		}
 		return w, Recovery{}, nil
 	}
-	t, err := readTail(ctx, c.Dir, names)
+	t, err := readTail(ctx, c.Dir, names, c.SM3)
 	if err != nil {
 		return nil, Recovery{}, err
 	}
@@ -88,7 +88,11 @@ func (w *writer) reopen(t tail) (*segment, error) {
 		file.Close()
 		return nil, err
 	}
-	return &segment{file: file, header: t.header, previous: t.previous, end: t.end, allocated: t.end}, nil
+	chained, err := t.header.chain.in(w.config.SM3)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &segment{file: file, header: t.header, chain: newChain(chained), previous: t.previous, end: t.end, allocated: t.end}, nil
 }
 
 // newSegment makes the segment that follows the head. Its file has its name
@@ -96,6 +100,7 @@ func (w *writer) reopen(t tail) (*segment, error) {
 // other than a *syncError has changed nothing.
 func (w *writer) newSegment() (*segment, error) {
 	h := header{
+		chain:    w.config.Chain,
 		node:     w.config.Node,
 		first:    w.head.Sequence + 1,
 		previous: w.head.Hash,
@@ -107,7 +112,7 @@ func (w *writer) newSegment() (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &segment{file: file, header: h, end: headerSize, allocated: headerSize}
+	s := &segment{file: file, header: h, chain: newChain(w.config.chained), end: headerSize, allocated: headerSize}
 	if err := w.fill(s, temporary, name); err != nil {
 		file.Close()
 		if !isSyncError(err) {
@@ -130,7 +135,7 @@ func (w *writer) fill(s *segment, temporary, name string) error {
 	if err := s.file.Sync(); err != nil {
 		return err
 	}
-	s.previous = w.chain.seed(b)
+	s.previous = s.chain.seed(b)
 	return w.storage.publish(temporary, name)
 }
 
@@ -185,7 +190,7 @@ func (w *writer) commit(batch []*waiter) error {
 	w.buffer = w.buffer[:0]
 	for _, e := range batch {
 		head.Sequence++
-		head.Hash = w.chain.next(head.Hash, head.Sequence, e.record[frameSize:])
+		head.Hash = s.chain.next(head.Hash, head.Sequence, e.record[frameSize:])
 		w.buffer = append(w.buffer, e.record...)
 		w.buffer = append(w.buffer, head.Hash[:]...)
 	}

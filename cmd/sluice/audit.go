@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
+	"github.com/sluice-kms/sluice/hsm/soft"
 )
 
 func newAudit() *cobra.Command {
@@ -143,7 +144,7 @@ func (v *auditVerify) showGaps(w io.Writer, r audit.Report) {
 }
 
 func (v *auditVerify) options(ctx context.Context) (o audit.VerifyOptions, err error) {
-	o.TornTail = v.running
+	o.TornTail, o.SM3 = v.running, soft.NewSM3
 	if (v.head == "") != (v.sequence == 0) {
 		return o, errors.New("--expect-head and --expect-sequence come together")
 	}

@@ -29,6 +29,10 @@ func newHash(d kms.Digest) func() hash.Hash {
 	return nil
 }
 
+// NewSM3 returns a new SM3 (GB/T 32905), for who must not import it: the
+// journal's chain.
+func NewSM3() hash.Hash { return sm3.New() }
+
 // cryptoHash returns the standard library's name of a hash function, which
 // it has for SHA-2 only.
 func cryptoHash(d kms.Digest) crypto.Hash {

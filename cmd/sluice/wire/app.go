@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/egress"
 	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/keystore"
 	"github.com/sluice-kms/sluice/keystore/postgres"
 	"github.com/sluice-kms/sluice/keystore/sqlite"
@@ -214,7 +215,7 @@ func (a *App) startOwn(ctx context.Context) error {
 
 // reconcile closes the changes that were under way when the process ended.
 func (a *App) reconcile(ctx context.Context) error {
-	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir)
+	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/keystore/sqlite"
 )
 
@@ -140,7 +141,7 @@ func (m *Manifest) addJournal(work, dir string) error {
 			return err
 		}
 	}
-	report, err := audit.Verify(filepath.Join(work, journalDir), audit.VerifyOptions{TornTail: true})
+	report, err := audit.Verify(filepath.Join(work, journalDir), audit.VerifyOptions{TornTail: true, SM3: soft.NewSM3})
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func Restore(path, dir string) (m *Manifest, err error) {
 	if m, err = unpack(tar.NewReader(f), work); err != nil {
 		return nil, fmt.Errorf("%s is not a whole backup: %w", path, err)
 	}
-	if _, err := audit.Verify(filepath.Join(work, journalDir), audit.VerifyOptions{TornTail: true}); err != nil {
+	if _, err := audit.Verify(filepath.Join(work, journalDir), audit.VerifyOptions{TornTail: true, SM3: soft.NewSM3}); err != nil {
 		return nil, fmt.Errorf("the backup's journal does not verify: %w", err)
 	}
 	os.Remove(dir) // empty, if it is there

@@ -158,6 +158,10 @@ type JournalConfig struct {
 	SegmentBytes int64 `koanf:"segment_bytes"`
 	// ReserveBytes of disk are kept for state changes. Default 16 MiB.
 	ReserveBytes int64 `koanf:"reserve_bytes"`
+	// Chain is the hash function of the chain, "sha256" (the default) or "sm3";
+	// a change takes effect with the next segment. With "sm3" heads are signed
+	// by an SM2 key.
+	Chain string `koanf:"chain"`
 	// AnchorFile is an absolute path to which signed heads are appended beside
 	// the database: in another machine's file system, or a write-once one.
 	// Default none.
@@ -234,6 +238,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Journal.Dir, filepath.Join(c.DataDir, "journal"))
 	setDefault(&c.Journal.SegmentBytes, DefaultSegmentBytes)
 	setDefault(&c.Journal.ReserveBytes, DefaultReserveBytes)
+	setDefault(&c.Journal.Chain, chainSHA256)
 	setDefault(&c.Deletion.RootRotation, DefaultRootRotation)
 	setDefault(&c.Deletion.BackupRetention, DefaultBackupRetention)
 	setDefault(&c.Webhooks.GiveUp, DefaultGiveUp)
@@ -275,6 +280,7 @@ func (c *Config) Validate() error {
 	check(err == nil, "trusted_proxies: %v", err)
 	check(c.Journal.SegmentBytes >= 1<<20, "journal.segment_bytes: must be at least 1 MiB")
 	check(c.Journal.ReserveBytes >= 1<<20, "journal.reserve_bytes: must be at least 1 MiB")
+	check(c.Journal.Chain == chainSHA256 || c.Journal.Chain == chainSM3, "journal.chain: must be %s or %s", chainSHA256, chainSM3)
 	check(c.Journal.AnchorFile == "" || filepath.IsAbs(c.Journal.AnchorFile), "journal.anchor_file: must be an absolute path")
 	for name, period := range map[string]time.Duration{
 		"root_rotation": c.Deletion.RootRotation, "backup_retention": c.Deletion.BackupRetention} {

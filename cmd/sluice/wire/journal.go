@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/keystore"
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -19,10 +20,32 @@ const (
 	anchorFile     = "anchor_file"
 )
 
+// The values of journal.chain.
+const (
+	chainSHA256 = "sha256"
+	chainSM3    = "sm3"
+)
+
+func (c *JournalConfig) chain() audit.ChainHash {
+	if c.Chain == chainSM3 {
+		return audit.ChainSM3
+	}
+	return audit.ChainSHA256
+}
+
+// headAlgorithm goes with the chain: who wants SM3 wants no other curve.
+func (c *JournalConfig) headAlgorithm() kms.Algorithm {
+	if c.Chain == chainSM3 {
+		return kms.AlgSM2DSA
+	}
+	return kms.AlgECDSASHA256
+}
+
 func (a *App) openJournal(ctx context.Context) (err error) {
 	a.Journal, err = audit.Open(ctx, audit.Config{
 		Dir: a.config.Journal.Dir, Node: a.config.Node,
 		SegmentBytes: a.config.Journal.SegmentBytes, ReserveBytes: a.config.Journal.ReserveBytes,
+		Chain: a.config.Journal.chain(), SM3: soft.NewSM3,
 		Clock: time.Now, Registerer: a.Metrics,
 	})
 	if err == nil {
@@ -36,7 +59,7 @@ func (a *App) startSigner(ctx context.Context) error {
 	if err := a.checkAnchor(ctx); err != nil {
 		return err
 	}
-	key, err := a.Service.NewHeadSigner(a.System, kms.SpecP256)
+	key, err := a.Service.NewHeadSigner(a.System, headSpecs[a.config.Journal.headAlgorithm()])
 	if err != nil {
 		return err
 	}
@@ -104,7 +127,7 @@ func (a *App) checkAnchor(ctx context.Context) error {
 	if len(anchors) == 0 {
 		return nil
 	}
-	found, err := audit.Holds(a.config.Journal.Dir, anchors[0].Head)
+	found, err := audit.Holds(a.config.Journal.Dir, anchors[0].Head, soft.NewSM3)
 	if _, corrupt := errors.AsType[*audit.CorruptError](err); corrupt {
 		found, err = false, nil
 	}

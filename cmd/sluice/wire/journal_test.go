@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/kms"
 )
 
@@ -242,5 +243,40 @@ func TestHeadsAreAppendedToTheAnchorFile(t *testing.T) {
 	report, err := audit.Verify(c.Journal.Dir, audit.VerifyOptions{Signed: keys.Signed, Anchors: anchors})
 	if err != nil || anchors[len(anchors)-1].Head != report.Head {
 		t.Errorf("the file ends with record %d, the journal with %d, %v", anchors[len(anchors)-1].Sequence, report.Head.Sequence, err)
+	}
+}
+
+func TestHeadsOfAnSM3ChainAreSignedWithSM2(t *testing.T) {
+	wiretest.Require(t)
+	dir := t.TempDir()
+	s, err := wiretest.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := s.Config
+	// A node of its own, whose journal begins with SM3.
+	c.Node, c.Journal.Dir, c.Journal.Chain = "gm", filepath.Join(dir, "journal-gm"), "sm3"
+	for range 2 { // read back by the second start
+		app, err := wire.Open(t.Context(), c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := app.Service.RotateKey(t.Context(), &kms.Ticket{RequestID: app.System.ID, Received: time.Now(),
+			Urgency: kms.UrgencyNormal, By: keyManager(t, &wiretest.Service{App: app})}, "sluice.journal/ecdsa"); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	anchor := newestAnchor(t, c)
+	keys := pinned(t, c.Journal.Dir)
+	report, err := audit.Verify(c.Journal.Dir, audit.VerifyOptions{Signed: keys.Signed, Anchors: []audit.SignedHead{anchor}, SM3: soft.NewSM3})
+	if err != nil || anchor.Algorithm != kms.AlgSM2DSA || anchor.Head != report.Head || report.Unsigned != 0 {
+		t.Errorf("anchored is %d by %s, the journal ends with %d, of which %d are not signed, %v",
+			anchor.Sequence, anchor.Algorithm, report.Head.Sequence, report.Unsigned, err)
 	}
 }

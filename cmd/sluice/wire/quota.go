@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/hsm"
+	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/keystore"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/quota"
@@ -83,7 +84,7 @@ func (j journalReader) Last() uint64 { return j.log.Head().Sequence }
 
 // Read implements quota.LedgerJournal.
 func (j journalReader) Read(from uint64, fn func(uint64, *kms.Entry) error) error {
-	err := audit.Read(j.dir, from, func(e *kms.Entry, p audit.Position) error { return fn(p.Sequence, e) })
+	err := audit.Read(j.dir, from, func(e *kms.Entry, p audit.Position) error { return fn(p.Sequence, e) }, soft.NewSM3)
 	if errors.Is(err, audit.ErrNoSuchRecord) {
 		first, ferr := audit.First(j.dir)
 		if ferr != nil {
