@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -23,8 +24,10 @@ type waiter struct {
 	phase  kms.Phase
 	// change tells whether the entry may use the reserve.
 	change bool
-	err    error
-	done   chan error // capacity 1
+	// grouped says that no request waits: the writing goroutine recycles it.
+	grouped bool
+	err     error
+	done    chan error // capacity 1
 }
 
 // waiter encodes e.
@@ -36,7 +39,7 @@ func (l *Log) waiter(e *kms.Entry) *waiter {
 	w.record = appendEntry(w.record[:frameSize], e)
 	sealFrame(w.record)
 	w.phase = e.Phase
-	w.change = isChange(e)
+	w.change, w.grouped = isChange(e), false
 	w.err = nil
 	return w
 }
@@ -76,11 +79,12 @@ func (l *Log) run() {
 			l.gather()
 		}
 		batch, closing := l.take(spare)
+		durable := durableIn(batch)
 		started := time.Now()
 		if err := l.write(batch); err != nil {
 			return
 		}
-		l.pace.committed(len(batch), time.Since(started))
+		l.pace.committed(durable, time.Since(started))
 		clear(batch)
 		spare = batch
 		if ticked || closing {
@@ -89,6 +93,7 @@ func (l *Log) run() {
 			}
 		}
 		if closing {
+			l.giveUp()
 			return
 		}
 		if ticked {
@@ -157,7 +162,11 @@ func (l *Log) write(batch []*waiter) error {
 		l.head, l.segment = l.writer.head, l.writer.headSegment
 		l.backlog -= n
 		l.mu.Unlock()
-		for _, w := range batch[:n] {
+		waiting := batch[:n]
+		if len(l.config.Grouped) > 0 {
+			waiting = l.settleGrouped(slices.Clone(waiting))
+		}
+		for _, w := range waiting {
 			w.done <- w.err
 		}
 		batch = batch[n:]
@@ -218,7 +227,9 @@ func (l *Log) fail(err error, batch []*waiter) {
 	l.metrics.failed(causeStop, len(batch)+len(rest))
 	for _, waiters := range [][]*waiter{batch, rest} {
 		for _, w := range waiters {
-			w.done <- failure
+			if !w.grouped {
+				w.done <- failure
+			}
 		}
 	}
 }

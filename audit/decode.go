@@ -62,6 +62,7 @@ func parseEntry(payload []byte) (*kms.Entry, error) {
 	e.Class = kms.Class(p.text("cls"))
 	e.Urgency = kms.Urgency(p.text("urg"))
 	e.Estimate = time.Duration(p.int("est"))
+	e.Grouped = p.flag("grp")
 	p.expect("}")
 	// What the parser was lenient about (an explicit zero, a number too large
 	// for its field, an escape too many) does not survive the way back.

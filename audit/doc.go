@@ -5,7 +5,9 @@
 // # Promise
 //
 // Record returns nil only when the entry is on stable storage (fdatasync), so
-// an answer that waits for it never outruns its entry. A failed fsync stops
+// an answer that waits for it never outruns its entry; but for the successes of
+// operations that are configured to be grouped, which a crash can lose for
+// 50 ms (grouped.go). A failed fsync stops
 // the log for good, since the kernel may have dropped the data and would
 // report success the next time (see Done); a failed write is taken back and
 // refused, and the log goes on when writing works again. ReserveBytes stay
@@ -87,6 +89,7 @@
 //	      comes with
 //	cls   class at the pool's gate (16)             urg   urgency (16)
 //	est   ns of waiting that were expected; all three only with why
+//	grp   true: the answer did not wait for the entry (grouped.go)
 //
 // and a reason's are c code (64), l limit, n need, h have, r nanoseconds until
 // a retry helps, w nanoseconds waited for it; all but c are left out when zero.

@@ -80,6 +80,7 @@ func appendEntry(b []byte, e *kms.Entry) []byte {
 	b = appendText(b, "cls", string(e.Class), maxWord)
 	b = appendText(b, "urg", string(e.Urgency), maxWord)
 	b = appendInt(b, "est", int64(e.Estimate))
+	b = appendFlag(b, "grp", e.Grouped)
 	return append(b, '}')
 }
 

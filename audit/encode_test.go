@@ -29,8 +29,8 @@ func fullEntry() *kms.Entry {
 	e.Approval = uuid.MustParse("0198c1a5-0000-7000-8000-000000000002")
 	e.Target = uuid.MustParse("0198c1a5-0000-7000-8000-000000000003")
 	e.Revision = 4
-	e.PolicyVersion = 5
 	e.Class, e.Urgency, e.Estimate = "MID", kms.UrgencyBulk, time.Second
+	e.PolicyVersion, e.Grouped = 5, true
 	return e
 }
 
@@ -44,7 +44,7 @@ func TestEntryOfAnEarlierVersionIsReadAsItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.DryRun || e.Replayed || e.Approval != uuid.Nil() || e.PolicyVersion != 0 || e.Op != kms.OpSign || e.Count != 3 {
+	if e.DryRun || e.Replayed || e.Approval != uuid.Nil() || e.PolicyVersion != 0 || e.Grouped || e.Op != kms.OpSign || e.Count != 3 {
 		t.Errorf("read as %+v", e)
 	}
 	if got := string(appendEntry(nil, e)); got != line {
@@ -55,7 +55,7 @@ func TestEntryOfAnEarlierVersionIsReadAsItWas(t *testing.T) {
 func TestMarksAreReadBack(t *testing.T) {
 	for name, e := range map[string]*kms.Entry{
 		"dry run": {DryRun: true}, "repetition": {Replayed: true}, "approval": {Approval: uuid.NewV7()},
-		"policy": {PolicyVersion: math.MaxInt64}, "none": {},
+		"policy": {PolicyVersion: math.MaxInt64}, "grouped": {Grouped: true}, "none": {},
 	} {
 		got, err := parseEntry(appendEntry(nil, e))
 		if err != nil || !reflect.DeepEqual(got, e) {

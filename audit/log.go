@@ -61,6 +61,9 @@ type Config struct {
 	Chain ChainHash
 	// SM3 is needed for ChainSM3, and where there are such segments; nil: none.
 	SM3 NewHash
+	// Grouped are the operations whose successes are answered before their
+	// entries are durable; see CheckGrouped for which may be.
+	Grouped []kms.Op
 	// Registerer takes the log's metrics; nil means none.
 	Registerer prometheus.Registerer
 
@@ -86,6 +89,9 @@ func (c *Config) complete() error {
 	var err error
 	if c.chained, err = c.Chain.in(c.SM3); err != nil {
 		return fmt.Errorf("audit: %w", err)
+	}
+	if err := CheckGrouped(c.Grouped); err != nil {
+		return fmt.Errorf("audit: Grouped: %w", err)
 	}
 	switch {
 	case c.Dir == "":
@@ -130,6 +136,7 @@ type Log struct {
 	backlog  int    // accepted and not answered
 	head     Head   // of what is durable
 	segment  uint64 // the first record of the one that holds head
+	refusing bool   // the disk refused grouped entries, which wait in pending
 	closed   bool   // Close was called
 	failure  error  // why the log stopped
 }
@@ -196,6 +203,9 @@ func (l *Log) Record(_ context.Context, e *kms.Entry) error {
 		l.metrics.aggregated.Inc()
 		return nil
 	}
+	if l.isGrouped(e) {
+		return l.recordGrouped(e)
+	}
 	w := l.waiter(e)
 	if err := l.enqueue(w); err != nil {
 		l.recycle(w)
@@ -214,6 +224,10 @@ var (
 func (l *Log) enqueue(w *waiter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.enqueueLocked(w)
+}
+
+func (l *Log) enqueueLocked(w *waiter) error {
 	switch {
 	case l.failure != nil:
 		return l.failure
@@ -225,6 +239,10 @@ func (l *Log) enqueue(w *waiter) error {
 	}
 	l.pending = append(l.pending, w)
 	l.backlog++
+	if w.grouped {
+		l.signalGroupedLocked()
+		return nil
+	}
 	l.signal()
 	if len(l.pending) == l.expected {
 		select {

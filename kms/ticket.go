@@ -162,6 +162,8 @@ type Entry struct {
 	Class    Class
 	Urgency  Urgency
 	Estimate time.Duration
+	// Grouped says that the answer did not wait until the entry was durable.
+	Grouped bool
 }
 
 // Phase says which part of a request an entry records.

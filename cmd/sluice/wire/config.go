@@ -17,6 +17,7 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 
+	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -162,6 +163,10 @@ type JournalConfig struct {
 	// a change takes effect with the next segment. With "sm3" heads are signed
 	// by an SM2 key.
 	Chain string `koanf:"chain"`
+	// Grouped are the operations whose successes are answered before their
+	// entries are on the disk, which they are within 50 ms: a crash can lose
+	// so many. Default none.
+	Grouped []string `koanf:"grouped"`
 	// AnchorFile is an absolute path to which signed heads are appended beside
 	// the database: in another machine's file system, or a write-once one.
 	// Default none.
@@ -280,6 +285,8 @@ func (c *Config) Validate() error {
 	check(err == nil, "trusted_proxies: %v", err)
 	check(c.Journal.SegmentBytes >= 1<<20, "journal.segment_bytes: must be at least 1 MiB")
 	check(c.Journal.ReserveBytes >= 1<<20, "journal.reserve_bytes: must be at least 1 MiB")
+	err = audit.CheckGrouped(c.Journal.grouped())
+	check(err == nil, "journal.grouped: %v", err)
 	check(c.Journal.Chain == chainSHA256 || c.Journal.Chain == chainSM3, "journal.chain: must be %s or %s", chainSHA256, chainSM3)
 	check(c.Journal.AnchorFile == "" || filepath.IsAbs(c.Journal.AnchorFile), "journal.anchor_file: must be an absolute path")
 	for name, period := range map[string]time.Duration{

@@ -91,6 +91,10 @@ func TestMistakeInTheConfigurationIsRefusedByName(t *testing.T) {
 		{"operations beyond loopback", "node: api-1", "node: api-1\nops_listen: 0.0.0.0:8441", "ops_listen"},
 		{"half of TLS", "node: api-1", "node: api-1\ntls: {cert_file: /c}", "tls"},
 		{"another database", "node: api-1", "node: api-1\ndatabase: {driver: oracle}", "database.driver"},
+		{"another chain", "node: api-1", "node: api-1\njournal: {chain: md5}", "journal.chain"},
+		{"relative anchor", "node: api-1", "node: api-1\njournal: {anchor_file: heads}", "journal.anchor_file"},
+		{"a change that is grouped", "node: api-1", "node: api-1\njournal: {grouped: [verify, rotate]}", "journal.grouped"},
+		{"grouped twice", "node: api-1", "node: api-1\njournal: {grouped: [verify, verify]}", "journal.grouped"},
 		{"tiny body", "node: api-1", "node: api-1\nmax_body_bytes: 1", "max_body_bytes"},
 		{"not YAML", "node: api-1", "node: [", "configuration"},
 	}

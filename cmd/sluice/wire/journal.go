@@ -33,6 +33,14 @@ func (c *JournalConfig) chain() audit.ChainHash {
 	return audit.ChainSHA256
 }
 
+func (c *JournalConfig) grouped() []kms.Op {
+	var ops []kms.Op
+	for _, name := range c.Grouped {
+		ops = append(ops, kms.Op(name))
+	}
+	return ops
+}
+
 // headAlgorithm goes with the chain: who wants SM3 wants no other curve.
 func (c *JournalConfig) headAlgorithm() kms.Algorithm {
 	if c.Chain == chainSM3 {
@@ -45,7 +53,8 @@ func (a *App) openJournal(ctx context.Context) (err error) {
 	a.Journal, err = audit.Open(ctx, audit.Config{
 		Dir: a.config.Journal.Dir, Node: a.config.Node,
 		SegmentBytes: a.config.Journal.SegmentBytes, ReserveBytes: a.config.Journal.ReserveBytes,
-		Chain: a.config.Journal.chain(), SM3: soft.NewSM3,
+		Grouped: a.config.Journal.grouped(),
+		Chain:   a.config.Journal.chain(), SM3: soft.NewSM3,
 		Clock: time.Now, Registerer: a.Metrics,
 	})
 	if err == nil {
