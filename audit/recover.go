@@ -127,7 +127,21 @@ func isTorn(rest []byte, offset int64) bool {
 	if len(rest) > maxTorn {
 		return false
 	}
-	return isPrefix(rest) || hasHole(rest, offset)
+	return isPrefix(rest) || isPrefix(withoutShortHole(rest, offset)) || hasHole(rest, offset)
+}
+
+// withoutShortHole leaves out of an incomplete record what it has of its last
+// sector if that is zero and too short for hasHole.
+func withoutShortHole(rest []byte, offset int64) []byte {
+	if len(rest) == 0 || len(rest) >= frameSize && len(rest) >= frameSize+int(binary.BigEndian.Uint32(rest[0:4]))+hashSize {
+		return rest
+	}
+	last := offset + int64(len(rest)) - 1
+	at := max(last-last%sectorSize-offset, 0)
+	if int64(len(rest))-at >= minHole || !isZero(rest[at:]) {
+		return rest
+	}
+	return rest[:at]
 }
 
 // isPrefix tells whether rest could be the beginning of a record. A length
