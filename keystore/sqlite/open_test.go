@@ -200,6 +200,8 @@ var statementsWithoutTenant = map[string]string{
 	"selectNewestPolicy":                "operators'",
 	"selectPolicy":                      "operators'",
 	"listPolicies":                      "operators'",
+	"listJournalHeads":                  "operators'",
+	"putJournalHead":                    "operators'",
 	"deleteExpiredApprovals":            "housekeeping",
 	"claimDeliveries":                   "the sender acts for all tenants",
 	"deleteEndedDeliveries":             "housekeeping",
