@@ -112,33 +112,43 @@ func drive(address string, raw []byte, end time.Time) ([]time.Duration, error) {
 }
 
 func readAnswer(in *bufio.Reader) error {
-	status, err := in.ReadSlice('\n')
-	if err != nil {
-		return err
+	status, err := readStatus(in)
+	if err == nil && status != 200 {
+		err = fmt.Errorf("load: the answer has status %d", status)
 	}
-	if !strings.HasPrefix(string(status), "HTTP/1.1 200") {
-		rest := make([]byte, in.Buffered())
-		in.Read(rest)
-		return fmt.Errorf("load: %s%s", status, rest)
+	return err
+}
+
+// readStatus reads an answer to its end and returns its status.
+func readStatus(in *bufio.Reader) (status int, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return 0, err
+	}
+	if len(line) < len("HTTP/1.1 200") || !strings.HasPrefix(string(line), "HTTP/1.1 ") {
+		return 0, errors.New("load: an answer that is not HTTP/1.1")
+	}
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, errors.New("load: an answer without a status")
 	}
 	length := -1
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if len(line) == 2 {
 			break
 		}
 		if value, ok := strings.CutPrefix(strings.ToLower(string(line)), "content-length:"); ok {
 			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	if length < 0 {
-		return errors.New("load: an answer without Content-Length")
+		return 0, errors.New("load: an answer without Content-Length")
 	}
 	_, err = io.CopyN(io.Discard, in, int64(length))
-	return err
+	return status, err
 }
