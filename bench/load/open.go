@@ -31,6 +31,9 @@ type Sample struct {
 	Done     time.Duration
 	// Status is the answer's. 0: none came within the patience.
 	Status int
+	// Queued and HSM are the times that the server says it took: waiting for a
+	// slot, and holding it. 0: it does not say.
+	Queued, HSM time.Duration
 }
 
 // Latency counts from the intended start, so that a server that stalls cannot
@@ -138,35 +141,35 @@ func (c *caller) closed(ctx context.Context) {
 
 // request sends one and returns the status of its answer.
 func (c *caller) request(intended time.Duration) int {
-	status, err := c.exchange(c.start.Add(intended + c.patience))
+	a, err := c.exchange(c.start.Add(intended + c.patience))
 	if late, ok := errors.AsType[net.Error](err); err != nil && !(ok && late.Timeout()) {
 		c.fail(fmt.Errorf("load: %w", err))
 		return 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.samples[c.stream] = append(c.samples[c.stream], Sample{Intended: intended, Done: c.at(), Status: status})
-	return status
+	c.samples[c.stream] = append(c.samples[c.stream], Sample{Intended: intended, Done: c.at(), Status: a.status, Queued: a.queued, HSM: a.hsm})
+	return a.status
 }
 
-func (c *caller) exchange(until time.Time) (status int, err error) {
+func (c *caller) exchange(until time.Time) (a answer, err error) {
 	k, err := c.connection(until)
 	if err != nil {
-		return 0, err
+		return a, err
 	}
 	if err = k.SetDeadline(until); err == nil {
 		if _, err = k.Write(c.raw); err == nil {
-			status, err = readStatus(k.in)
+			a, err = readHead(k.in)
 		}
 	}
 	if err != nil {
 		k.Close() // its answer may still come
-		return 0, err
+		return answer{}, err
 	}
 	c.idleLock.Lock()
 	defer c.idleLock.Unlock()
 	c.idle = append(c.idle, k)
-	return status, nil
+	return a, nil
 }
 
 func (c *caller) connection(until time.Time) (*conn, error) {
