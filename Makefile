@@ -15,10 +15,10 @@ VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof fuzz bench sim bench-scale clean
+.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof fuzz bench bench-isolation sim bench-scale clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
 
 run: deps build ## build and start `sluice dev`
 	./bin/sluice dev --data-dir $(DATA) --listen $(LISTEN)
@@ -65,8 +65,11 @@ bench: deps build ## what Sluice costs over a thin wrapper, and what more nodes 
 	go run ./bench/overhead -sluice bin/sluice -connections 128
 	go test -run '^$$' -bench BenchmarkNodes -benchtime 5s ./cmd/sluice/wire
 
-sim: ## the scheduler and what others do in its place, in simulated time; a few minutes
-	go test -count=1 -timeout 30m -v -run '^TestSim$$' ./bench/sim -sim.seconds 5
+bench-isolation: test-deps build ## victims beside a tenant at 10 times its share, on a real server; writes bench/results, four minutes
+	go run ./bench/isolation -sluice bin/sluice -out bench/results
+
+sim: ## the scheduler and what others do in its place, in simulated time; writes bench/results, a few minutes
+	go test -count=1 -timeout 30m -v -run '^TestSim$$' ./bench/sim -sim.seconds 3 -sim.out $(CURDIR)/bench/results
 
 bench-scale: test-deps ## 1,000,000 keys of 100,000 tenants: stores and the whole service; a quarter of an hour
 	go test -run '^$$' -bench 'IdleTenants|Scale' -benchtime 1x -timeout 60m ./keystore ./keystore/sqlite ./keystore/postgres ./cmd/sluice/wire

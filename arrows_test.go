@@ -45,7 +45,7 @@ var arrows = map[string][]string{
 	"hsm/soft":                 {"kms", "hsm"},
 	"hsm/hsmtest":              {"kms", "hsm"},
 	"cmd":                      {"*"},
-	"bench":                    {"api", "client", "audit", "hsm", "hsm/p11", "hsm/soft", "keystore", "keystore/sqlite", "kms", "quota", "scheduler", "softhsm", "bench/load"},
+	"bench":                    {"api", "client", "audit", "hsm", "hsm/p11", "hsm/soft", "keystore", "keystore/sqlite", "kms", "quota", "scheduler", "softhsm", "softhsm/fault", "bench/load", "bench/plot"},
 }
 
 // standardOnly are folders that import nothing outside the standard library.

@@ -112,9 +112,13 @@ func (d *domain) recap(t *tenant) {
 		d.parked.push(t)
 	case !capped:
 		d.parked.remove(t)
-		// What the tenant could not use is not owed to it: it comes back
-		// as if it had just arrived.
-		t.tag = max(t.tag, d.enterTag(t.mask()))
+		// What the tenant could not use for seconds is not owed to it: it
+		// comes back as if it had just arrived. The slots that it holds touch
+		// the cap again and again when its share is near it; then it keeps its
+		// turn, within forfeit's bound, or it would fall short of its share.
+		if t.parked == Window {
+			t.tag = max(t.tag, d.enterTag(t.mask()))
+		}
 	}
 	t.isParked, t.parked = capped, reason
 	d.refile(t)

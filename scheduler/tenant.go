@@ -238,10 +238,13 @@ func (d *domain) fairShare(t *tenant) float64 {
 }
 
 // review finds whether t is above its fair share, and files it accordingly.
+// The window reaches back up to a part more than shareWindow, and so much may
+// be in it of a tenant that is at its share: without that, the gate would hold
+// back tenants that use just what they bought.
 func (d *domain) review(t *tenant) {
 	t.reviewed = d.now
 	over := t.weight < d.activeWeight &&
-		float64(t.recent.sum(d.now)) > d.fairShare(t)*float64(shareWindow)
+		float64(t.recent.sum(d.now)) > d.fairShare(t)*float64(shareWindow+shareReview)
 	if over != t.over {
 		t.over = over
 		if t.queued > 0 {

@@ -112,33 +112,64 @@ func drive(address string, raw []byte, end time.Time) ([]time.Duration, error) {
 }
 
 func readAnswer(in *bufio.Reader) error {
-	status, err := in.ReadSlice('\n')
-	if err != nil {
-		return err
+	a, err := readHead(in)
+	if err == nil && a.status != 200 {
+		err = fmt.Errorf("load: the answer has status %d", a.status)
 	}
-	if !strings.HasPrefix(string(status), "HTTP/1.1 200") {
-		rest := make([]byte, in.Buffered())
-		in.Read(rest)
-		return fmt.Errorf("load: %s%s", status, rest)
+	return err
+}
+
+// answer is what is looked at of an answer.
+type answer struct {
+	status      int
+	queued, hsm time.Duration // by Server-Timing; 0: it does not say
+}
+
+// readHead reads an answer to its end and returns what its head says.
+func readHead(in *bufio.Reader) (a answer, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return a, err
+	}
+	if len(line) < len("HTTP/1.1 200") || !strings.HasPrefix(string(line), "HTTP/1.1 ") {
+		return a, errors.New("load: an answer that is not HTTP/1.1")
+	}
+	if a.status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return a, errors.New("load: an answer without a status")
 	}
 	length := -1
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
-			return err
+			return a, err
 		}
 		if len(line) == 2 {
 			break
 		}
-		if value, ok := strings.CutPrefix(strings.ToLower(string(line)), "content-length:"); ok {
+		name, value, _ := strings.Cut(strings.ToLower(string(line)), ":")
+		switch name {
+		case "content-length":
 			if length, err = strconv.Atoi(strings.TrimSpace(value)); err != nil {
-				return err
+				return a, err
 			}
+		case "server-timing":
+			a.queued, a.hsm = metric(value, "queue;dur="), metric(value, "hsm;dur=")
 		}
 	}
 	if length < 0 {
-		return errors.New("load: an answer without Content-Length")
+		return a, errors.New("load: an answer without Content-Length")
 	}
 	_, err = io.CopyN(io.Discard, in, int64(length))
-	return err
+	return a, err
+}
+
+// metric finds a metric of Server-Timing, which is in milliseconds.
+func metric(timing, name string) time.Duration {
+	_, rest, _ := strings.Cut(timing, name)
+	number, _, _ := strings.Cut(rest, ",")
+	ms, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ms * float64(time.Millisecond))
 }

@@ -198,3 +198,52 @@ func (l *limiter) Do(ctx context.Context, f scheduler.Flow, work func(string)) (
 	l.mu.Unlock()
 	return l.pool.Do(ctx, f, work)
 }
+
+// mClock serves first who has got less than what is reserved for it, and then
+// by tags that grow by cost ÷ weight (Gulati, Merchant, Varman 2010; without
+// the upper limit). The reserved rate is half of the share. Costs are those
+// known on arrival, and what work really took does not correct them.
+type mClock struct {
+	weights  float64 // of all tenants
+	slots    float64
+	reserved map[[16]byte]time.Duration // of the next request, since start
+	tags     map[[16]byte]float64
+	clock    float64
+	start    time.Time
+}
+
+func newMClock(w workload) *mClock {
+	m := &mClock{reserved: make(map[[16]byte]time.Duration), tags: make(map[[16]byte]float64), start: time.Now()}
+	for _, who := range w.tenants {
+		m.weights += float64(who.weight)
+	}
+	for _, n := range w.nodes {
+		m.slots += float64(n.Slots)
+	}
+	return m
+}
+
+func (m *mClock) next(p *pool) int {
+	now := time.Since(m.start)
+	best, early := -1, -1
+	for i, w := range p.waiting {
+		if m.reserved[w.Tenant] <= now && (early < 0 || m.reserved[w.Tenant] < m.reserved[p.waiting[early].Tenant]) {
+			early = i
+		}
+		if best < 0 || m.tags[w.Tenant] < m.tags[p.waiting[best].Tenant] {
+			best = i
+		}
+	}
+	if early >= 0 {
+		best = early
+	}
+	w := p.waiting[best]
+	if p.anyFree(w.Nodes) {
+		m.clock = max(m.clock, m.tags[w.Tenant])
+		cost := w.Prior.Seconds() / float64(w.Weight)
+		m.tags[w.Tenant] = max(m.tags[w.Tenant], m.clock) + cost
+		rate := m.slots / m.weights / 2 // slots per weight
+		m.reserved[w.Tenant] = max(m.reserved[w.Tenant], now-100*time.Millisecond) + time.Duration(cost/rate*float64(time.Second))
+	}
+	return best
+}

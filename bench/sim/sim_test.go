@@ -2,21 +2,25 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/scheduler"
 )
 
-var seconds = flag.Int("sim.seconds", 1, "simulated seconds of each run; from 2 on all workloads are run")
+var (
+	seconds = flag.Int("sim.seconds", 1, "simulated seconds of each run; from 2 on all workloads are run")
+	out     = flag.String("sim.out", "", "folder for the report, its data and its charts; \"\": none")
+)
 
 // kind says what a tenant stands for, and so how it is looked at.
 type kind int
@@ -37,6 +41,8 @@ type tenant struct {
 	clients int     // of a closed load
 	on, off time.Duration
 	maxWait time.Duration
+	obeys   bool                                                           // waits as long as it is told to after a refusal
+	home    func(rnd *rand.Rand) int                                       // of the key of a request, a node; nil: any
 	size    func(rnd *rand.Rand, at time.Duration) (time.Duration, uint16) // slot time and kind of operation
 }
 
@@ -48,6 +54,7 @@ type workload struct {
 	slow    func(node string, at time.Duration) float64 // factor of slot time
 	lose    string                                      // the node that goes down
 	loseAt  float64                                     // after this part of the run
+	servers []entry                                     // nil: servers()
 }
 
 // row is what one server made of a workload.
@@ -60,6 +67,11 @@ type row struct {
 	used       float64 // part of the slots
 	refused    float64 // part of the victims' requests
 	served     int
+	slowPart   float64 // work of the last node, of another's
+	estimate   float64 // median error of the expected wait, of those who waited; 0: none is made
+	home       float64 // part that ran on the node which it prefers
+	explains   bool    // the server tells where requests ran
+	obeyed     float64 // part of the first repetitions by who obeys that were served
 }
 
 // tally is what one tenant got.
@@ -69,14 +81,19 @@ type tally struct {
 	slotTime  time.Duration
 	served    int
 	refused   int
+	estimates []float64 // |expected ÷ waited − 1|
+	away      int
+
+	firstRepeats, firstServed int
 }
 
 // play runs a workload against a server in a bubble of its own.
 func play(t *testing.T, w workload, name string, build func(w workload) server, seed uint64) row {
 	var tallies []tally
+	var perNode map[string]int
 	total := time.Duration(*seconds) * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		r := &run{workload: w, server: build(w), start: time.Now(), total: total, tallies: make([]tally, len(w.tenants)), down: make(map[string]bool)}
+		r := &run{workload: w, server: build(w), start: time.Now(), total: total, tallies: make([]tally, len(w.tenants)), perNode: make(map[string]int)}
 		if w.lose != "" {
 			r.all.Go(r.loseNode)
 		}
@@ -84,9 +101,20 @@ func play(t *testing.T, w workload, name string, build func(w workload) server, 
 			r.all.Go(func() { r.drive(i, rand.New(rand.NewPCG(seed, uint64(i)))) })
 		}
 		r.all.Wait()
-		tallies = r.tallies
+		if c, ok := r.server.(io.Closer); ok {
+			c.Close()
+		}
+		tallies, perNode = r.tallies, r.perNode
 	})
-	return summarise(w, name, tallies, total)
+	result := summarise(w, name, tallies, total)
+	if last := len(w.nodes) - 1; last > 0 {
+		others := 0.0
+		for _, n := range w.nodes[:last] {
+			others += float64(perNode[n.ID]) / float64(last)
+		}
+		result.slowPart = float64(perNode[w.nodes[last].ID]) / max(1, others)
+	}
+	return result
 }
 
 // run is a workload that plays.
@@ -98,7 +126,7 @@ type run struct {
 	all     sync.WaitGroup
 	mu      sync.Mutex
 	tallies []tally
-	down    map[string]bool
+	perNode map[string]int // requests that ran
 }
 
 func (r *run) at() time.Duration { return time.Since(r.start) }
@@ -130,11 +158,7 @@ func (r *run) drive(i int, rnd *rand.Rand) {
 		for range who.clients {
 			own := rand.New(rand.NewPCG(rnd.Uint64(), 1))
 			r.all.Go(func() {
-				for r.at() < r.total {
-					if !r.request(i, own, r.at()) {
-						time.Sleep(10 * time.Millisecond) // refused: not at once again
-					}
-				}
+				r.client(i, own)
 			})
 		}
 		return
@@ -156,8 +180,41 @@ func (r *run) drive(i int, rnd *rand.Rand) {
 	}
 }
 
-// request makes one and reports whether it was served.
-func (r *run) request(i int, rnd *rand.Rand, intended time.Duration) bool {
+// client sends one request after the other until the run ends.
+func (r *run) client(i int, rnd *rand.Rand) {
+	repeats := 0 // of the present request
+	for r.at() < r.total {
+		err := r.request(i, rnd, r.at())
+		if repeats == 1 && r.tenants[i].obeys {
+			r.repeated(i, err == nil)
+		}
+		if repeats++; err == nil {
+			repeats = 0
+			continue
+		}
+		pause := 10 * time.Millisecond // not at once again
+		if r.tenants[i].obeys {
+			pause = time.Second
+			if told, ok := errors.AsType[*kms.Error](err); ok && told.RetryAfter > 0 {
+				pause = told.RetryAfter
+			}
+			pause += time.Duration(rnd.Int64N(int64(50 * time.Millisecond))) // the way there
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (r *run) repeated(i int, served bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tallies[i].firstRepeats++
+	if served {
+		r.tallies[i].firstServed++
+	}
+}
+
+// request makes one and returns why it was not served.
+func (r *run) request(i int, rnd *rand.Rand, intended time.Duration) error {
 	who := &r.tenants[i]
 	size, op := who.size(rnd, intended)
 	f := scheduler.Flow{
@@ -165,10 +222,16 @@ func (r *run) request(i int, rnd *rand.Rand, intended time.Duration) bool {
 		MaxWait: who.maxWait, Op: scheduler.Op{Algorithm: op}, Prior: size,
 	}
 	at := rnd.IntN(len(r.nodes))
+	if who.home != nil {
+		at = who.home(rnd)
+	}
+	var why scheduler.Explanation
+	f.Explain = &why
 	for k := range r.nodes {
 		f.Nodes = append(f.Nodes, r.nodes[(at+k)%len(r.nodes)].ID)
 	}
 	var began, ended time.Duration
+	var ranOn string
 	wait, err := r.server.Do(context.Background(), f, func(node string) {
 		began = r.at()
 		if r.slow != nil {
@@ -176,22 +239,30 @@ func (r *run) request(i int, rnd *rand.Rand, intended time.Duration) bool {
 		}
 		time.Sleep(size)
 		ended = r.at()
+		ranOn = node
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	y := &r.tallies[i]
+	r.perNode[ranOn]++
 	y.slotTime += max(0, min(ended, r.total)-max(began, r.warm()))
 	if intended < r.warm() {
-		return err == nil
+		return err
 	}
 	if err != nil {
 		y.refused++
-		return false
+		return err
 	}
 	y.served++
 	y.latencies = append(y.latencies, ended-intended)
 	y.longest = max(y.longest, wait)
-	return true
+	if why.Away {
+		y.away++
+	}
+	if why.Estimate > 0 && wait > 0 {
+		y.estimates = append(y.estimates, math.Abs(why.Estimate.Seconds()/wait.Seconds()-1))
+	}
+	return nil
 }
 
 func summarise(w workload, name string, tallies []tally, total time.Duration) row {
@@ -199,11 +270,15 @@ func summarise(w workload, name string, tallies []tally, total time.Duration) ro
 	var latencies []time.Duration
 	var slotTime, sum, square float64
 	weights, got, refused, asked, n := 0.0, 0.0, 0, 0, 0.0
+	var estimates []float64
+	away, repeats, obeyed := 0, 0, 0
 	for i, y := range tallies {
 		who := w.tenants[i]
 		slotTime += y.slotTime.Seconds()
 		r.longest = max(r.longest, y.longest)
 		r.served += y.served
+		estimates, away = append(estimates, y.estimates...), away+y.away
+		repeats, obeyed = repeats+y.firstRepeats, obeyed+y.firstServed
 		if who.kind == victim {
 			latencies = append(latencies, y.latencies...)
 			refused, asked = refused+y.refused, asked+y.refused+y.served
@@ -230,25 +305,13 @@ func summarise(w workload, name string, tallies []tally, total time.Duration) ro
 	for _, node := range w.nodes {
 		slots += node.Slots
 	}
+	if slices.Sort(estimates); len(estimates) > 0 {
+		r.estimate = estimates[len(estimates)/2]
+	}
+	r.explains = len(estimates) > 0
+	r.home = 1 - float64(away)/max(1, float64(r.served))
+	r.obeyed = float64(obeyed) / max(1, float64(repeats))
 	r.used = slotTime / (float64(slots) * total.Seconds() * 0.9)
 	r.refused = float64(refused) / max(1, float64(asked))
 	return r
-}
-
-// table prints the rows of a workload; alone is the victims' P99 without the
-// others.
-func table(w workload, rows []row, alone time.Duration) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s\n%-26s %9s %9s %8s %10s %8s %7s %6s %8s %8s\n", w.name,
-		"", "P50", "P99", "× alone", "max wait", "share ±", "Jain", "used", "refused", "served")
-	for _, r := range rows {
-		ratio := "–"
-		if alone > 0 && r.p99 > 0 {
-			ratio = fmt.Sprintf("%.2f", r.p99.Seconds()/alone.Seconds())
-		}
-		fmt.Fprintf(&b, "%-26s %9s %9s %8s %10s %7.2f%% %7.4f %5.1f%% %7.2f%% %8d\n", r.server,
-			r.p50.Round(10*time.Microsecond), r.p99.Round(10*time.Microsecond), ratio, r.longest.Round(100*time.Microsecond),
-			100*r.shareError, r.jain, 100*r.used, 100*r.refused, r.served)
-	}
-	return b.String()
 }

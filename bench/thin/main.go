@@ -11,6 +11,8 @@
 //
 // It takes the data folder of a `sluice dev` that is not running and uses its
 // first token, so that both run on the same module and the same kind of key.
+// With -module it opens that token by another library, which stands before the
+// token's own.
 package main
 
 import (
@@ -38,17 +40,21 @@ func main() {
 	data := flag.String("data-dir", "", "data folder of a stopped `sluice dev`")
 	slots := flag.Int("slots", 4, "sessions")
 	listen := flag.String("listen", "127.0.0.1:0", "loopback address")
+	module := flag.String("module", "", "the library to open the token with; \"\": the token's own")
 	calls := flag.String("calls", "miekg", "how the module is called: miekg or sluice")
 	flag.Parse()
-	if err := run(*data, *slots, *listen, *calls); err != nil {
+	if err := run(*data, *module, *slots, *listen, *calls); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(data string, slots int, listen, calls string) error {
+func run(data, module string, slots int, listen, calls string) error {
 	token, err := softhsm.Provision(filepath.Join(data, "tokens", "node-1"), "sluice-dev-node-1")
 	if err != nil {
 		return err
+	}
+	if module != "" {
+		token.Module = module
 	}
 	var b backend
 	switch calls {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"encoding/json/v2"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sluice-kms/sluice/client"
+)
+
+// tiers are those of the bench with what their tenants bought, in parts. The
+// classes and waits are the product's own.
+var tiers = map[client.Tier]int{"platinum": 4, "gold": 2, "silver": 1}
+
+// partCredits is one part in credits/s: more than any load of the bench, so
+// that no quota limits a tenant and the scheduler is alone in keeping others
+// from it.
+const partCredits = 100_000
+
+// The other limits, at the policy's largest.
+const (
+	benchBurst       = 4_000_000
+	benchDay         = 90_000_000_000
+	benchConcurrency = 65_536
+)
+
+// keysEach is the number of a tenant's keys: enough for every node to be home
+// of some.
+const keysEach = 8
+
+// tenant is one of the service's, with a credential and keys.
+type tenant struct {
+	name       string
+	tier       client.Tier
+	large      bool // its operations are the large ones
+	credential client.Token
+}
+
+func (t *tenant) weight() int { return tiers[t.tier] }
+
+// request is the tenant's operation with one of its keys.
+func (t *tenant) request(key int) (path, body string) {
+	if t.large {
+		return fmt.Sprintf("/v1/keys/key-%d/sign", key), signBody
+	}
+	return fmt.Sprintf("/v1/keys/key-%d/encrypt", key), encryptBody
+}
+
+// The bodies are 63 bytes in base64, the same for both servers.
+var (
+	message     = strings.Repeat("bWVz", 21)
+	encryptBody = `{"plaintext":"` + message + `"}`
+	signBody    = `{"message":"` + message + `"}`
+)
+
+// victims and the abuser. A victim's load is its part of half the slots.
+func cast() (victims []*tenant, abuser *tenant) {
+	for _, tier := range []client.Tier{"platinum", "platinum", "gold", "gold", "gold", "silver", "silver", "silver"} {
+		victims = append(victims, &tenant{name: fmt.Sprintf("victim-%d", len(victims)+1), tier: tier})
+	}
+	return victims, &tenant{name: "abuser", tier: "gold", large: true}
+}
+
+// sharers always have more to do; one of each two does large operations.
+func sharers() (all []*tenant) {
+	for _, tier := range []client.Tier{"platinum", "gold", "silver"} {
+		all = append(all, &tenant{name: string(tier) + "-small", tier: tier}, &tenant{name: string(tier) + "-large", tier: tier, large: true})
+	}
+	return all
+}
+
+func connect(address string, token client.Token) (*client.Client, error) {
+	return client.New(client.Options{Address: "http://" + address, Credential: token})
+}
+
+// connectOperator connects with the credential in the data folder.
+func connectOperator(address, data string) (*client.Client, error) {
+	token, err := os.ReadFile(filepath.Join(data, "operator.credential"))
+	if err != nil {
+		return nil, err
+	}
+	return connect(address, client.NewToken(strings.TrimSpace(string(token))))
+}
+
+// setPolicy gives the tiers their weights and lifts the limits.
+func setPolicy(ctx context.Context, operator *client.Client) error {
+	now, err := operator.GetPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	var document map[string]any
+	if err := json.Unmarshal(now.Document, &document); err != nil {
+		return fmt.Errorf("reading the policy: %w", err)
+	}
+	all, _ := document["tiers"].(map[string]any)
+	for tier, part := range tiers {
+		limits, ok := all[string(tier)].(map[string]any)
+		if !ok {
+			return errors.New("the policy has no tier " + string(tier))
+		}
+		for name, value := range map[string]any{
+			"credits_per_second": part * partCredits, "burst_credits": benchBurst, "requests_per_second": 0, "burst_requests": 0,
+			"day_credits": benchDay, "concurrency": benchConcurrency, "key_percent": 100, "ramp_from_percent": 100,
+		} {
+			limits[name] = value
+		}
+	}
+	changed, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	_, err = operator.PutPolicy(ctx, client.PutPolicyInput{Document: changed, Previous: uint32(now.Stored), Comment: "the isolation bench", Force: true})
+	return err
+}
+
+// enrol makes a tenant with its credential and keys, and uses each key once.
+func enrol(ctx context.Context, address string, operator *client.Client, t *tenant) error {
+	if _, err := operator.CreateTenant(ctx, client.CreateTenantInput{Name: t.name, Tier: t.tier, Force: true}); err != nil {
+		return err
+	}
+	minted, err := operator.CreateCredential(ctx, t.name, client.CreateCredentialInput{Name: "bench", Scopes: []string{"key:*"}})
+	if err != nil {
+		return err
+	}
+	t.credential = minted.Token
+	own, err := connect(address, t.credential)
+	if err != nil {
+		return err
+	}
+	for i := range keysEach {
+		in := client.CreateKeyInput{Name: fmt.Sprintf("key-%d", i), Spec: "AES_256"}
+		if t.large {
+			in.Spec = "ECC_NIST_P256"
+		}
+		if _, err := own.CreateKey(ctx, in); err != nil {
+			return err
+		}
+		if t.large {
+			_, err = own.Sign(ctx, in.Name, client.SignInput{Message: []byte("first use")})
+		} else {
+			_, err = own.Encrypt(ctx, in.Name, client.EncryptInput{Plaintext: []byte("first use")})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
