@@ -84,6 +84,7 @@ type gate struct {
 	fast, slow float64
 	at         int64
 	band       Band
+	trips      uint64 // times that it came to the hard line
 }
 
 // update brings the averages to now, given what was busy since the last call.
@@ -104,6 +105,9 @@ func (g *gate) update(now int64, busy, slots int) {
 	}
 	switch {
 	case level >= g.hard:
+		if g.band != FromHard {
+			g.trips++
+		}
 		g.band = FromHard
 	case level >= g.safe:
 		g.band = max(g.band, BelowHard)

@@ -84,6 +84,19 @@ func TestGateFallsBackThreePointsBelowALine(t *testing.T) {
 	}
 }
 
+func TestGateTripsAreCounted(t *testing.T) {
+	g := gate{safe: DefaultSafeLine, hard: DefaultHardLine}
+	for i, step := range []struct {
+		level float64
+		want  uint64
+	}{{0.9, 0}, {0.95, 1}, {0.99, 1}, {0.93, 1}, {0.96, 1}, {0.91, 1}, {0.96, 2}, {0, 2}, {1, 3}} {
+		g.fast = step.level
+		if g.update(0, 0, 1); g.trips != step.want {
+			t.Errorf("step %d: at %.0f %% it has tripped %d times, want %d", i, 100*step.level, g.trips, step.want)
+		}
+	}
+}
+
 // Busy slots are integrated exactly: the averages are those of the closed form
 // of a first-order filter, however often they are looked at.
 func TestUtilisationIsIntegratedExactly(t *testing.T) {

@@ -37,6 +37,7 @@ type DomainSnapshot struct {
 	Slots, Busy int
 	Queued      int
 	Band        Band
+	Trips       uint64  // times that the gate came to its hard line
 	Fast, Slow  float64 // utilisation, 0 to 1
 	MaxInFlight int     // slots that a capped tenant may hold
 	Capped      bool    // the cap applies now
@@ -140,7 +141,7 @@ func (n *node) snapshot() NodeSnapshot {
 func (d *domain) snapshot() DomainSnapshot {
 	snap := DomainSnapshot{
 		Name: d.name, Slots: d.slots, Busy: d.busy, Queued: d.queued,
-		Band: d.gate.band, Fast: d.gate.fast, Slow: d.gate.slow,
+		Band: d.gate.band, Trips: d.gate.trips, Fast: d.gate.fast, Slow: d.gate.slow,
 		MaxInFlight: d.maxInFlight(), Capped: d.capApplies(),
 		LoadCost: time.Duration(d.loadCost), Refused: d.refused,
 	}
