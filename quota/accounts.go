@@ -124,6 +124,7 @@ func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 		rules := key.owner.snapshot
 		if e.asNew(&key.scope, now) && key.hotSpot.quiet(now.ns, &rules.hotSpot) && key.failures.quiet(now.ns, &rules.failures) {
 			delete(s.keys, id)
+			delete(s.hot, key)
 			key.owner.lastKey = nil
 			key.owner.scopes--
 			forgotten++

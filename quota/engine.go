@@ -55,6 +55,7 @@ func NewEngine(o Options) *Engine {
 		s.tenants = make(map[uuid.UUID]*tenant)
 		s.credentials = make(map[uuid.UUID]*scope)
 		s.keys = make(map[uuid.UUID]*keyState)
+		s.hot = make(map[*keyState]struct{})
 		s.holds = make(map[uuid.UUID]*hold)
 	}
 	return e
@@ -66,10 +67,11 @@ type engineShard struct {
 	tenants     map[uuid.UUID]*tenant
 	credentials map[uuid.UUID]*scope
 	keys        map[uuid.UUID]*keyState
-	holds       map[uuid.UUID]*hold // open reservations by request id
-	free        []*hold             // to be used again
-	active      []*tenant           // with leases to claim
-	latest      int64               // ns since the engine's start, as last read
+	hot         map[*keyState]struct{} // those whose hot-spot breaker may be open
+	holds       map[uuid.UUID]*hold    // open reservations by request id
+	free        []*hold                // to be used again
+	active      []*tenant              // with leases to claim
+	latest      int64                  // ns since the engine's start, as last read
 
 	_ [40]byte // keeps two locks off one 64-byte cache line
 }
@@ -200,6 +202,7 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	if !e.peek(&f, h, r) {
 		err := f.error(snapshot)
 		h.tenant.retries.told(h.now.ns, err)
+		s.noteHot(h.key)
 		s.reuse(h)
 		return events, err
 	}
