@@ -84,6 +84,7 @@ func (l *Log) run() {
 		if err := l.write(batch); err != nil {
 			return
 		}
+		l.lag.end()
 		l.pace.committed(durable, time.Since(started))
 		clear(batch)
 		spare = batch
@@ -145,6 +146,7 @@ func (l *Log) take(spare []*waiter) (batch []*waiter, closing bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch, l.pending = l.pending, spare[:0]
+	l.lag.begin(len(batch), l.config.Clock)
 	l.metrics.backlog.Set(float64(l.backlog))
 	return batch, l.closed
 }

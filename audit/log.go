@@ -125,6 +125,7 @@ type Log struct {
 	enough      chan struct{} // capacity 1: as much is pending as is expected
 	closeSignal chan struct{} // closed by Close
 
+	lag     lag
 	stopped chan struct{}
 
 	closing  sync.Once
