@@ -38,6 +38,7 @@ var arrows = map[string][]string{
 	"quota/redis/redistest":    {"required"},
 	"audit":                    {"kms"},
 	"notify":                   {"kms"},
+	"watch":                    {"kms"},
 	"egress":                   {},
 	"hsm":                      {"kms"},
 	"hsm/p11":                  {"kms", "hsm"},
@@ -45,6 +46,7 @@ var arrows = map[string][]string{
 	"hsm/soft":                 {"kms", "hsm"},
 	"hsm/hsmtest":              {"kms", "hsm"},
 	"cmd":                      {"*"},
+	"deploy":                   {},
 	"bench":                    {"api", "client", "audit", "hsm", "hsm/p11", "hsm/soft", "keystore", "keystore/sqlite", "kms", "quota", "scheduler", "softhsm", "softhsm/fault", "bench/load", "bench/plot"},
 }
 
@@ -61,7 +63,8 @@ var fences = map[string][]string{
 	"github.com/emmansun/gmsm":            {"hsm/soft", "hsm/p11", "hsm/hsmtest"},
 	"github.com/decred/dcrd":              {"hsm/soft", "hsm/hsmtest"},
 	"modernc.org/sqlite":                  {"keystore/sqlite"},
-	"github.com/prometheus/client_golang": {"api", "audit", "cmd", "hsm", "keystore", "notify", "quota", "bench"},
+	"github.com/prometheus/client_golang": {"api", "audit", "cmd", "hsm", "keystore", "notify", "quota", "watch", "bench"},
+	"go.opentelemetry.io":                 {"cmd"},
 	"github.com/spf13/cobra":              {"cmd"},
 	"github.com/knadh/koanf":              {"cmd"},
 	"C":                                   {"hsm/p11", "softhsm"},

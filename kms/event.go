@@ -25,6 +25,16 @@ const (
 	EventNodeOut  EventType = "node.out"
 	EventNodeUp   EventType = "node.up"
 
+	EventHotKey          EventType = "key.hot"
+	EventDecryptFailures EventType = "key.decrypt_failures"
+	EventRetries         EventType = "tenant.retries"
+	EventGateTrips       EventType = "pool.gate_trips"
+	EventPoolIdle        EventType = "pool.idle"
+	EventPoolBusy        EventType = "pool.busy"
+	EventPoolSaturated   EventType = "pool.saturated"
+	EventOversold        EventType = "capacity.oversold"
+	EventJournalLag      EventType = "journal.lag"
+
 	EventWebhookDisabled EventType = "webhook.disabled"
 	EventsDropped        EventType = "events.dropped"
 	EventTest            EventType = "webhook.test"
@@ -65,6 +75,24 @@ var eventTypes = []EventInfo{
 		Doc: "an API node has given an HSM node up until an operator enables it"},
 	{Type: EventNodeUp, Severity: SeverityInfo, Operators: true, Fields: []string{"node", "api_node"},
 		Doc: "an HSM node that was down or out serves again"},
+	{Type: EventHotKey, Severity: SeverityWarning, Fields: []string{"state", "api_node", "key"},
+		Doc: "most calls with a key were refused, so its hot-spot breaker holds all of them back for moments"},
+	{Type: EventDecryptFailures, Severity: SeverityWarning, Fields: []string{"state", "api_node", "key", "failures"},
+		Doc: "more than 20 calls a minute with a key could not decrypt what they were given"},
+	{Type: EventRetries, Severity: SeverityWarning, Fields: []string{"state", "api_node", "calls", "early"},
+		Doc: "more than a tenth of a tenant's calls of a minute came before the Retry-After that it was given was over"},
+	{Type: EventGateTrips, Severity: SeverityWarning, Operators: true, Fields: []string{"state", "api_node", "domain", "trips"},
+		Doc: "utilisation came to the gate's hard line more than 3 times in an hour"},
+	{Type: EventPoolIdle, Severity: SeverityInfo, Operators: true, Fields: []string{"state", "api_node", "domain", "percent"},
+		Doc: "less than 60 % of a domain's slots were in use for 15 minutes"},
+	{Type: EventPoolBusy, Severity: SeverityWarning, Operators: true, Fields: []string{"state", "api_node", "domain", "percent"},
+		Doc: "more than 85 % of a domain's slots were in use for 15 minutes"},
+	{Type: EventPoolSaturated, Severity: SeverityError, Operators: true, Fields: []string{"state", "api_node", "domain", "percent"},
+		Doc: "more than 95 % of a domain's slots were in use for a minute"},
+	{Type: EventOversold, Severity: SeverityWarning, Operators: true, Fields: []string{"state", "api_node", "committed", "sellable"},
+		Doc: "more credits a second are promised to tenants than the HSMs can do with safety"},
+	{Type: EventJournalLag, Severity: SeverityError, Operators: true, Fields: []string{"state", "api_node", "seconds"},
+		Doc: "entries have waited for the journal's disk for more than 10 seconds"},
 	{Type: EventWebhookDisabled, Severity: SeverityWarning, Fields: []string{"webhook", "failing_since"},
 		Doc: "a webhook has failed for so long that nothing more is sent to it"},
 	{Type: EventsDropped, Severity: SeverityWarning, Fields: []string{"count"},
