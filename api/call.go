@@ -155,6 +155,7 @@ func (s *Server) authenticate(x *exchange, r *http.Request) error {
 	// A principal is known even when its tenant is suspended.
 	by, err := s.authenticator.Authenticate(x.context, token, x.ticket.Address)
 	x.ticket.By = by
+	x.ticket.Passed(kms.StepAuthenticate, s.clock)
 	return err
 }
 

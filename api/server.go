@@ -35,8 +35,24 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// Registerer takes the metrics; nil: there are none.
 	Registerer prometheus.Registerer
+	// Tracer traces requests; nil: nobody does.
+	Tracer Tracer
 	// Version is the release that the OpenAPI document names.
 	Version string
+}
+
+// Tracer begins traces of requests. It is safe for concurrent use.
+type Tracer interface {
+	// Begin begins the trace of a request whose ticket was opened: it sets the
+	// ticket's Steps and TraceID. nil: this one is not traced.
+	Begin(t *kms.Ticket, r *http.Request) Trace
+}
+
+// Trace is a request's trace.
+type Trace interface {
+	// End ends it when the answer was written. route is the template of the
+	// path, status 0 when nothing was answered.
+	End(t *kms.Ticket, route string, status int)
 }
 
 // Server is the REST interface. It has no goroutines and nothing to close. It
@@ -49,6 +65,7 @@ type Server struct {
 	maxBody       int64
 	proxies       proxies
 	metrics       *metrics
+	tracer        Tracer
 	document      []byte
 	echo          *echo.Echo
 	allow         map[string][]string // :: echo's path → the methods that it has
@@ -58,7 +75,7 @@ type Server struct {
 func New(c Config) *Server {
 	s := &Server{
 		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
-		maxBody: c.MaxBody, proxies: c.TrustedProxies,
+		maxBody: c.MaxBody, proxies: c.TrustedProxies, tracer: c.Tracer,
 		echo: echo.New(), allow: make(map[string][]string),
 	}
 	if s.maxBody == 0 {
@@ -97,11 +114,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		// What follows on the connection is not meant for us.
 		h.Set("Connection", "close")
 	}
+	var trace Trace
+	if s.tracer != nil {
+		trace = s.tracer.Begin(&x.ticket, r)
+	}
 	s.metrics.inFlight.Inc()
 	defer func() {
 		p := recover()
 		s.metrics.inFlight.Dec()
 		s.metrics.observe(x, s.clock().Sub(x.ticket.Received))
+		if trace != nil {
+			trace.End(&x.ticket, x.template(), x.status)
+		}
 		if p != nil {
 			s.abort(x, p)
 		}

@@ -196,6 +196,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 			return err
 		}
 		t.Key = key
+		t.Passed(StepLookup, s.clock)
 	}
 	if !s.allowed(t, k) {
 		return ErrPermissionDenied
@@ -205,7 +206,9 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 			return err
 		}
 	}
-	if err := s.admit(t, k); err != nil {
+	err = s.admit(t, k)
+	t.Passed(StepAdmit, s.clock)
+	if err != nil {
 		return err
 	}
 	if t.DryRun || k.replay {
@@ -215,6 +218,7 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 		if err := s.recordIntent(ctx, t); err != nil {
 			return Wrap(KindAuditUnavailable, err, "the journal cannot record the change")
 		}
+		t.Passed(StepIntent, s.clock)
 	}
 	if k.op.Info().TwoOperators {
 		if err := s.agree(ctx, t, k); err != nil {
@@ -235,7 +239,9 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 		// The client may leave; what was begun is finished.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		return k.store(ctx, t)
+		err := k.store(ctx, t)
+		t.Passed(StepStore, s.clock)
+		return err
 	}
 	return nil
 }
@@ -315,9 +321,11 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	for tried := 1; ; tried++ {
 		var execErr error
 		turn, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
+			t.Passed(StepQueue, s.clock)
 			t.Node, t.ran = node, true
 			t.Attempts++
 			execErr = guard(func() error { return k.execute(work, t, node) })
+			t.Passed(StepHSM, s.clock)
 		})
 		t.waited(&turn)
 		if err != nil {
@@ -365,6 +373,7 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	entry := entries.Get().(*Entry)
 	s.fill(entry, t, PhaseOutcome, err)
 	jerr := s.journal.Record(ctx, entry)
+	t.Passed(StepJournal, s.clock)
 	*entry = Entry{}
 	entries.Put(entry)
 	if jerr != nil {

@@ -59,10 +59,40 @@ type Ticket struct {
 	// PolicyVersion is that of the policy which decided on the request.
 	PolicyVersion uint64
 	Elapsed       time.Duration // from Received to the journal's acknowledgement
+	// Steps takes when the request's steps ended, nil: nobody asks.
+	Steps *Steps
 
 	reservation Reservation
 	admitted    bool
 	ran         bool // a device was asked: the outcome may be known or not
+}
+
+// Step is a part of the route, in its order.
+type Step uint8
+
+// The steps. A request that is refused ends in one; one that comes to no step
+// has no time of it.
+const (
+	StepAuthenticate Step = iota
+	StepLookup
+	StepAdmit
+	StepIntent // of a change, in the journal
+	StepQueue  // the last wait, where there were several
+	StepHSM
+	StepStore
+	StepJournal
+	StepCount
+)
+
+// Steps are the times at which a request's steps ended, zero for those that it
+// did not come to.
+type Steps [StepCount]time.Time
+
+// Passed notes that a step has ended, if anybody asks.
+func (t *Ticket) Passed(step Step, clock func() time.Time) {
+	if t.Steps != nil {
+		t.Steps[step] = clock()
+	}
 }
 
 // Reserved returns what was reserved for the request, false when nothing was.
