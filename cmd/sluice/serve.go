@@ -22,9 +22,10 @@ import (
 // nearly always; what is not is abandoned and its outcome is in the journal.
 const shutdownTimeout = 20 * time.Second
 
-// newLog makes the service's log: JSON lines on standard error.
+// newLog makes the service's log: JSON lines on standard error, with nothing in
+// them that could hold a secret.
 func newLog(level slog.Level) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: wire.Redact}))
 }
 
 // serve runs the listeners until a signal comes or a part fails, then lets
