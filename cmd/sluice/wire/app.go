@@ -160,6 +160,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	sales := openCapacity(a.config.DataDir, a.Policies, a.log)
 	a.closes = append(a.closes, sales.save)
+	seen := newWatched()
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store, Records: a.Store,
@@ -168,7 +169,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
-		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput}, Log: a.log, Clock: time.Now,
+		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
 	// tenants back what they had under it.
@@ -183,6 +184,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 	}, func() float64 { return float64(a.Service.Unrecorded()) }))
 	a.closes = append(a.closes, a.Service.StartCapacityWatch(sales.saveOrSay).Close)
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
+	a.startAlarms(seen, slots.Snapshot)
 	quotas.start(a.tenantOfLedger)
 	if err := a.startSigner(ctx); err != nil {
 		return err
@@ -229,9 +231,13 @@ func (a *App) API(version string) (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	tracer, err := a.openTracer(context.Background(), version)
+	if err != nil {
+		return nil, err
+	}
 	return api.New(api.Config{
 		Service: a.Service, Authenticator: a.Authenticator, Log: a.log, Clock: time.Now,
-		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Version: version,
+		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Tracer: tracer, Version: version,
 	}), nil
 }
 

@@ -93,10 +93,12 @@ func (c *capacity) Plan(b *kms.Baselines, slots int, sold kms.Sold) *kms.Capacit
 	return quota.PlanCapacity(c.throughput.Measured(time.Now()), b, slots, sold)
 }
 
-// measuring is an observer that also measures what the HSMs complete.
+// measuring is an observer that also measures what the HSMs complete, and
+// watches tenants and keys.
 type measuring struct {
 	kms.Observer
 	throughput *quota.Throughput
+	watched    *watched
 }
 
 // Request implements kms.Observer. What failed was not completed; the engine in
@@ -104,6 +106,8 @@ type measuring struct {
 // have a slash, are not those that tenants share.
 func (m measuring) Request(t *kms.Ticket, err error) {
 	m.Observer.Request(t, err)
+	m.watched.tenants.Note(t, err)
+	m.watched.keys.Note(t, err)
 	if err != nil || t.SlotTime == 0 || t.Node == hsm.EngineID || strings.IndexByte(string(t.Node), '/') >= 0 {
 		return
 	}

@@ -51,6 +51,8 @@ type Config struct {
 	Deletion DeletionConfig `koanf:"deletion"`
 	Quota    QuotaConfig    `koanf:"quota"`
 	Webhooks WebhooksConfig `koanf:"webhooks"`
+	Metrics  MetricsConfig  `koanf:"metrics"`
+	Tracing  TracingConfig  `koanf:"tracing"`
 
 	// TwoOperators tells whether deleting a tenant, putting a policy, minting an
 	// operator's credential and giving another's a new secret take the approval
@@ -246,6 +248,8 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Journal.Chain, chainSHA256)
 	setDefault(&c.Deletion.RootRotation, DefaultRootRotation)
 	setDefault(&c.Deletion.BackupRetention, DefaultBackupRetention)
+	setDefault(&c.Metrics.TopTenants, DefaultTopTenants)
+	setDefault(&c.Tracing.Sample, DefaultTraceSample)
 	setDefault(&c.Webhooks.GiveUp, DefaultGiveUp)
 	setDefault(&c.Webhooks.DisableAfter, DefaultDisableAfter)
 	for i := range c.HSM.Domains {
@@ -296,6 +300,9 @@ func (c *Config) Validate() error {
 	for name, period := range map[string]time.Duration{"give_up": c.Webhooks.GiveUp, "disable_after": c.Webhooks.DisableAfter} {
 		check(period >= time.Minute && period <= maxWebhookPeriod, "webhooks.%s: must be 1m to %.0fh", name, maxWebhookPeriod.Hours())
 	}
+	check(c.Metrics.TopTenants >= 1 && c.Metrics.TopTenants <= maxTopTenants, "metrics.top_tenants: must be 1 to %d", maxTopTenants)
+	err = c.Tracing.check()
+	check(err == nil, "tracing.%v", err)
 	_, err = c.Webhooks.networks()
 	check(err == nil, "webhooks.allow_networks: %v", err)
 	check(len(c.HSM.Domains) > 0, "hsm.domains: name at least one")

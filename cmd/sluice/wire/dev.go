@@ -24,6 +24,8 @@ type Dev struct {
 	Log   *slog.Logger
 	// TwoOperators is Config.TwoOperators; false: one is enough.
 	TwoOperators bool
+	// Tracing is Config.Tracing; zero: nothing is traced.
+	Tracing TracingConfig
 	// Progress is told what the first start is doing. nil: nobody.
 	Progress func(string)
 
@@ -107,6 +109,10 @@ func (d *Dev) open(ctx context.Context) (*App, *Config, error) {
 	// A developer's receivers are on his machine, as everything else is.
 	c.Webhooks.AllowNetworks = []string{"127.0.0.0/8", "::1/128"}
 	c.HSM.Domains = []DomainConfig{*domain}
+	c.Tracing.OTLPEndpoint = d.Tracing.OTLPEndpoint
+	if d.Tracing.Sample > 0 {
+		c.Tracing.Sample = d.Tracing.Sample
+	}
 	c.setDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, nil, err

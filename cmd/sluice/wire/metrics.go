@@ -1,17 +1,22 @@
 package wire
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/watch"
 )
 
 // observer turns what happened to requests into metrics. Labels come from
-// closed sets only: operations, outcomes, nodes.
+// closed sets only: tiers, operations, specs, outcomes, nodes.
 type observer struct {
 	requests *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	specs    *prometheus.CounterVec
 	total    *prometheus.HistogramVec
 	slot     *prometheus.HistogramVec
 	wait     prometheus.Histogram
@@ -20,14 +25,36 @@ type observer struct {
 
 	// What nearly every request reports, looked up once: labels are found by
 	// hashing, which costs as much as the rest of the observation.
-	byOp   map[kms.Op]opMetrics
-	byNode sync.Map // :: kms.NodeID → prometheus.Observer
+	byOp   map[kms.Op]*[tierCount]atomic.Pointer[opMetrics]
+	bySpec map[kms.Spec]prometheus.Counter // those that were not refused
+	byNode sync.Map                        // :: kms.NodeID → prometheus.Observer
 }
 
-// opMetrics are the metrics of the successful requests of an operation.
+// tierNames are the values of the label tier: the tiers, and none for requests
+// of which nobody knows whose they are.
+var tierNames = [tierCount]string{string(kms.TierPlatinum), string(kms.TierGold), string(kms.TierSilver), string(kms.TierFree), "none"}
+
+const (
+	tierCount = 5
+	noTier    = tierCount - 1
+)
+
+func tierOf(t *kms.Ticket) int {
+	if t.By == nil || t.By.Tenant == nil {
+		return noTier
+	}
+	if i := slices.Index(tierNames[:noTier], string(t.By.Tenant.Tier)); i >= 0 {
+		return i
+	}
+	return noTier
+}
+
+// opMetrics are the metrics of an operation in a tier: they exist from the
+// first request on.
 type opMetrics struct {
 	ok      prometheus.Counter
 	total   prometheus.Observer
+	refused prometheus.Counter
 	credits prometheus.Counter
 }
 
@@ -38,9 +65,13 @@ var latencyBuckets = []float64{25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-
 func newObserver(r prometheus.Registerer) *observer {
 	o := &observer{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_requests_total",
-			Help: "Requests by operation and outcome; the outcome is ok or the code of the error."}, []string{"op", "outcome"}),
+			Help: "Requests by tier, operation and outcome; the outcome is ok or the code of the error."}, []string{"tier", "op", "outcome"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_refused_total",
+			Help: "Requests refused by quota or because the HSMs were too busy, by tier and operation."}, []string{"tier", "op"}),
+		specs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_key_requests_total",
+			Help: "Requests with a key by its spec: refused as in sluice_refused_total, or served."}, []string{"spec", "outcome"}),
 		total: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sluice_request_seconds",
-			Help: "Time of a request on the route, by operation.", Buckets: latencyBuckets}, []string{"op"}),
+			Help: "Time of a request on the route, by tier and operation.", Buckets: latencyBuckets}, []string{"tier", "op"}),
 		slot: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "sluice_slot_seconds",
 			Help: "Slot time of an operation, by node.", Buckets: latencyBuckets}, []string{"node"}),
 		wait: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sluice_wait_seconds",
@@ -51,13 +82,35 @@ func newObserver(r prometheus.Registerer) *observer {
 			Help: "Requests that waited or were refused, by class at the gate (none: they did not come to it) and reason; one of several reasons counts for each."},
 			[]string{"class", "reason"}),
 	}
-	r.MustRegister(o.requests, o.total, o.slot, o.wait, o.credits, o.reasons)
-	o.byOp = make(map[kms.Op]opMetrics, len(kms.Ops()))
+	r.MustRegister(o.requests, o.refused, o.specs, o.total, o.slot, o.wait, o.credits, o.reasons)
+	o.byOp = make(map[kms.Op]*[tierCount]atomic.Pointer[opMetrics], len(kms.Ops()))
 	for _, info := range kms.Ops() {
-		op := string(info.Op)
-		o.byOp[info.Op] = opMetrics{o.requests.WithLabelValues(op, outcomeOK), o.total.WithLabelValues(op), o.credits.WithLabelValues(op)}
+		o.byOp[info.Op] = new([tierCount]atomic.Pointer[opMetrics])
+	}
+	o.bySpec = make(map[kms.Spec]prometheus.Counter, len(kms.Specs()))
+	for _, info := range kms.Specs() {
+		o.bySpec[info.Spec] = o.specs.WithLabelValues(string(info.Spec), "served")
 	}
 	return o
+}
+
+// of returns the metrics of an operation in a tier, nil for an operation that
+// the table lacks. Two first requests make the same.
+func (o *observer) of(op kms.Op, tier int) *opMetrics {
+	tiers := o.byOp[op]
+	if tiers == nil {
+		return nil
+	}
+	if m := tiers[tier].Load(); m != nil {
+		return m
+	}
+	name := tierNames[tier]
+	m := &opMetrics{
+		ok: o.requests.WithLabelValues(name, string(op), outcomeOK), total: o.total.WithLabelValues(name, string(op)),
+		refused: o.refused.WithLabelValues(name, string(op)), credits: o.credits.WithLabelValues(string(op)),
+	}
+	tiers[tier].Store(m)
+	return m
 }
 
 // outcomeOK is the outcome of a request that succeeded.
@@ -66,14 +119,22 @@ const outcomeOK = "ok"
 // Request implements kms.Observer. A ticket's operation is always one of the
 // table's, so that the labels stay a closed set.
 func (o *observer) Request(t *kms.Ticket, err error) {
-	m, ok := o.byOp[t.Op]
-	if !ok {
+	tier := tierOf(t)
+	m := o.of(t.Op, tier)
+	if m == nil {
 		return
 	}
+	refused := watch.Refused(err)
 	if err == nil {
 		m.ok.Inc()
 	} else {
-		o.requests.WithLabelValues(string(t.Op), kms.KindOf(err).String()).Inc()
+		o.requests.WithLabelValues(tierNames[tier], string(t.Op), kms.KindOf(err).String()).Inc()
+	}
+	if refused {
+		m.refused.Inc()
+	}
+	if t.Key != nil {
+		o.spec(t.Key.Spec, refused)
 	}
 	for i := range t.Reasons {
 		o.reason(t.Class, &t.Reasons[i])
@@ -85,6 +146,18 @@ func (o *observer) Request(t *kms.Ticket, err error) {
 	}
 	if t.Settled.Charged > 0 {
 		m.credits.Add(float64(t.Settled.Charged) / float64(kms.Credit))
+	}
+}
+
+// spec counts a request with a key of a spec of the table.
+func (o *observer) spec(spec kms.Spec, refused bool) {
+	served, ok := o.bySpec[spec]
+	switch {
+	case !ok:
+	case refused:
+		o.specs.WithLabelValues(string(spec), "refused").Inc()
+	default:
+		served.Inc()
 	}
 }
 

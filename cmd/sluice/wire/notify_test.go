@@ -155,3 +155,38 @@ func TestWebhookMayNotLeadIntoTheOperatorsNetworks(t *testing.T) {
 		}
 	}
 }
+
+// A tenant is told of a key that fails to decrypt, and so are the operators;
+// metrics count it and name nobody.
+func TestKeyThatFailsToDecryptIsTold(t *testing.T) {
+	s := wiretest.Start(t, t.TempDir())
+	own, operators := newHook(t), newHook(t)
+	_, secret := createHook(t, s, s.Demo, own.URL, `[]`)
+	_, theirs := createHook(t, s, s.Operator, operators.URL, `["key.decrypt_failures"]`)
+	key := must(t, s, "/v1/keys", object{"name": "k", "spec": "AES_256"}).ID
+	for range 25 {
+		if status, _, answer := raw(t, s, s.Demo, "POST", "/v1/keys/k/decrypt", `{"ciphertext":"`+base64.StdEncoding.EncodeToString(make([]byte, 100))+`"}`); status != 400 && status != 422 {
+			t.Fatalf("decrypting zeros: %d %v", status, answer)
+		}
+	}
+	for name, body := range map[string]string{"its tenant": own.next(t, secret), "operators": operators.next(t, theirs)} {
+		for _, want := range []string{`"type":"key.decrypt_failures"`, `"state":"begin"`, `"key":"` + key + `"`, `"failures":"25"`} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s are told %s, which lacks %s", name, body, want)
+			}
+		}
+	}
+	families, err := s.App.Metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		text := f.String()
+		if strings.Contains(text, key) {
+			t.Errorf("%s names the key: %s", f.GetName(), text)
+		}
+		if f.GetName() == "sluice_keys_failing" && f.Metric[0].GetGauge().GetValue() != 1 {
+			t.Errorf("it is counted as %s", text)
+		}
+	}
+}

@@ -29,7 +29,7 @@ var bandNames = [...]string{scheduler.BelowSafe: "below_safe", scheduler.BelowHa
 type queues struct {
 	snapshot func() scheduler.Snapshot
 	waited, refused, waiting, slots, busy, utilisation, band, waitingTenants,
-	oldest, capped *prometheus.Desc
+	oldest, capped, trips *prometheus.Desc
 }
 
 func newQueues(snapshot func() scheduler.Snapshot) *queues {
@@ -44,6 +44,7 @@ func newQueues(snapshot func() scheduler.Snapshot) *queues {
 		busy:        desc("busy", "Slots in use.", "domain"),
 		utilisation: desc("utilisation", "Part of the slots in use, 0 to 1: the fast and the slow average.", "domain", "average"),
 		band:        desc("gate_band", "1 for the band that the utilisation gate is in.", "domain", "band"),
+		trips:       desc("gate_trips_total", "Times that utilisation came to the gate's hard line.", "domain"),
 		capped:      desc("cap_applies", "1 while a tenant may not have all slots.", "domain"),
 
 		waitingTenants: desc("waiting_tenants", "Tenants with requests that wait, counted by domain."),
@@ -53,7 +54,7 @@ func newQueues(snapshot func() scheduler.Snapshot) *queues {
 
 // Describe implements prometheus.Collector.
 func (q *queues) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{q.waited, q.refused, q.waiting, q.slots, q.busy, q.utilisation, q.band, q.capped, q.waitingTenants, q.oldest} {
+	for _, d := range []*prometheus.Desc{q.waited, q.refused, q.waiting, q.slots, q.busy, q.utilisation, q.band, q.trips, q.capped, q.waitingTenants, q.oldest} {
 		ch <- d
 	}
 }
@@ -78,6 +79,7 @@ func (q *queues) Collect(ch chan<- prometheus.Metric) {
 		gauge(q.utilisation, d.Fast, name, "fast")
 		gauge(q.utilisation, d.Slow, name, "slow")
 		gauge(q.capped, truth(d.Capped), name)
+		counter(q.trips, float64(d.Trips), name)
 		for b, band := range bandNames {
 			gauge(q.band, truth(d.Band == scheduler.Band(b)), name, band)
 		}

@@ -1,0 +1,65 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/sluice-kms/sluice/scheduler"
+	"github.com/sluice-kms/sluice/watch"
+)
+
+// MetricsConfig says what metrics tell.
+type MetricsConfig struct {
+	// TopTenants is how many tenants, those that use the HSMs most, have series
+	// of their own: 1 to 100. Default 10.
+	TopTenants int `koanf:"top_tenants"`
+}
+
+// Default and bound of MetricsConfig.
+const (
+	DefaultTopTenants = 10
+	maxTopTenants     = 100
+)
+
+// watched are the tenants and keys that are watched.
+type watched struct {
+	tenants *watch.Tenants
+	keys    *watch.Keys
+}
+
+func newWatched() *watched { return &watched{tenants: new(watch.Tenants), keys: watch.NewKeys()} }
+
+// startAlarms begins to look at what people should hear of, and reports it in
+// metrics.
+func (a *App) startAlarms(seen *watched, snapshot func() scheduler.Snapshot) {
+	alarms := watch.NewAlarms(watch.Sources{
+		Pools: func() []watch.Pool { return pools(snapshot()) },
+		HotKeys: func() (list []watch.Key) {
+			for _, k := range a.Quota.HotKeys() {
+				list = append(list, watch.Key(k))
+			}
+			return list
+		},
+		Retrying: func(calls, share int) (list []watch.Retrying, all watch.Retrying) {
+			retrying, sum := a.Quota.Retrying(calls, share)
+			for _, r := range retrying {
+				list = append(list, watch.Retrying(r))
+			}
+			return list, watch.Retrying(sum)
+		},
+		Failing: seen.keys, Capacity: a.Service.CapacitySeen, Lag: a.Journal.Lag,
+	}, a.Events, a.config.Node)
+	a.Metrics.MustRegister(watch.NewCollector(seen.tenants, alarms, a.config.Metrics.TopTenants, time.Now))
+	a.closes = append(a.closes, alarms.Start(time.Now).Close)
+}
+
+// pools are the scheduler's domains whose utilisation people have to know of:
+// those of the HSMs. The slots of the in-process engine are as many as there
+// are processors, and those set apart for slow work are meant to be idle.
+func pools(s scheduler.Snapshot) (list []watch.Pool) {
+	for i := range s.Domains {
+		if d := &s.Domains[i]; poolName(d.Name) == hsmDomain {
+			list = append(list, watch.Pool{Domain: hsmDomain, Slots: d.Slots, Utilisation: d.Slow, GateTrips: d.Trips})
+		}
+	}
+	return list
+}
