@@ -15,7 +15,7 @@ VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof fuzz bench bench-isolation sim bench-scale clean
+.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof alert-rules fuzz bench bench-isolation sim bench-scale clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
@@ -35,7 +35,7 @@ test-deps: deps ## the same for what the tests need beside
 test: test-deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
 	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore ./keystore/sqlite ./client
-	$(MAKE) --no-print-directory wycheproof
+	$(MAKE) --no-print-directory wycheproof alert-rules
 	./fuzz.sh 2s
 
 test-race: test-deps ## all tests under the race detector
@@ -54,6 +54,9 @@ lint: ## gofmt, vet, staticcheck, arrows
 
 wycheproof: test-deps ## Project Wycheproof's vectors through every driver (a module of its own)
 	cd hsm/wycheproof && go test -timeout 20m ./...
+
+alert-rules: ## the alert rules in Prometheus' own engine, on recorded series (a module of its own)
+	cd deploy/rulestest && go test -timeout 10m ./...
 
 fuzz: ## ten seconds of each fuzz target, from the kept corpora
 	./fuzz.sh 10s
