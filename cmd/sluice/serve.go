@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 )
@@ -54,7 +56,7 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 	if err != nil {
 		return err
 	}
-	apiListener, err := listen(c.Listen, c.TLS)
+	apiListener, err := listen(c.Listen, c.TLS, app.Metrics)
 	if err != nil {
 		return fmt.Errorf("listening for the API: %w", err)
 	}
@@ -100,13 +102,19 @@ func shutdown(ctx context.Context, servers ...*http.Server) error {
 	return errors.Join(errs...)
 }
 
-func listen(address string, t wire.TLSConfig) (net.Listener, error) {
+func listen(address string, t wire.TLSConfig, registerer prometheus.Registerer) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil || t.CertFile == "" {
 		return l, err
 	}
 	cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	if err := registerer.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sluice_certificate_not_after_seconds", Help: "When the API's certificate ends, in seconds since 1970.",
+	}, func() float64 { return float64(cert.Leaf.NotAfter.Unix()) })); err != nil {
 		l.Close()
 		return nil, err
 	}

@@ -104,7 +104,9 @@ var samples = map[string]sample{
 		 sluice_webhook_deliveries_total{outcome="failed"} 0+5x200`,
 		`sluice_webhook_deliveries_total{outcome="taken"} 0+5x200
 		 sluice_webhook_deliveries_total{outcome="failed"} 0+4x200`, 45 * time.Minute},
-	"SluiceEventsLost": {`sluice_events_lost_total 0+1x60`, `sluice_events_lost_total 5x60`, ten},
+	"SluiceQuotaStoreAway":  {`sluice_reasons_total{class="none",reason="STORE_AWAY"} 0+1x60`, `sluice_reasons_total{class="none",reason="TENANT_RATE"} 0+1x60`, ten},
+	"SluiceCertificateEnds": {`sluice_certificate_not_after_seconds 1209000x60`, `sluice_certificate_not_after_seconds 1211000x60`, ten}, // the clock begins at 0
+	"SluiceEventsLost":      {`sluice_events_lost_total 0+1x60`, `sluice_events_lost_total 5x60`, ten},
 }
 
 // groups parses the rules as Prometheus does, names of labels and templates in

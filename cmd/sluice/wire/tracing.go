@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -73,6 +75,9 @@ func (a *App) openTracer(ctx context.Context, version string) (api.Tracer, error
 	if err != nil {
 		return nil, fmt.Errorf("opening the exporter of traces: %w", err)
 	}
+	// The library has one handler for the process and would print to standard
+	// error past the log.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("traces were lost", slog.Any("error", err)) }))
 	// The batcher drops what its queue has no room for: a collector that is
 	// away costs no memory and no time.
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithSampler(sdk.AlwaysSample()),
@@ -83,7 +88,7 @@ func (a *App) openTracer(ctx context.Context, version string) (api.Tracer, error
 		ctx, cancel := context.WithTimeout(context.Background(), traceShutdown)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
-			a.log.Warn("traces were lost at the end", "error", err)
+			a.log.Warn("traces were lost at the end", slog.Any("error", err))
 		}
 		return nil
 	})
