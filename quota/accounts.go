@@ -143,6 +143,7 @@ func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 		e.advance(t, now)
 		if e.asNew(&t.scope, now) && t.unused(now.ns) {
 			delete(s.tenants, id)
+			delete(s.early, t)
 			forgotten++
 		}
 	}

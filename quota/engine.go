@@ -56,6 +56,7 @@ func NewEngine(o Options) *Engine {
 		s.credentials = make(map[uuid.UUID]*scope)
 		s.keys = make(map[uuid.UUID]*keyState)
 		s.hot = make(map[*keyState]struct{})
+		s.early = make(map[*tenant]*lately)
 		s.holds = make(map[uuid.UUID]*hold)
 	}
 	return e
@@ -71,6 +72,8 @@ type engineShard struct {
 	holds       map[uuid.UUID]*hold    // open reservations by request id
 	free        []*hold                // to be used again
 	active      []*tenant              // with leases to claim
+	early       map[*tenant]*lately    // those that came too early
+	lately      lately                 // of all its tenants
 	latest      int64                  // ns since the engine's start, as last read
 
 	_ [40]byte // keeps two locks off one 64-byte cache line
@@ -194,7 +197,7 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	h.reservation, h.snapshot, h.now = *reservation, snapshot, e.nowLocked(s)
 	h.creates, h.bytes = r.Creates, int64(max(r.Bytes, 0))
 	e.find(s, h, r)
-	h.tenant.retries.came(h.now.ns)
+	s.came(h.tenant, h.now.ns)
 	if r.Gates != nil {
 		*r.Gates = e.gates(h, r)
 	}

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"time"
 	"uuid"
 )
 
@@ -41,26 +42,82 @@ func (key *keyState) cold(now int64) bool {
 	return key.hotSpot.state == breakerClosed || now >= key.hotSpot.until+rules.window
 }
 
+// lately counts requests, and those of them that came too early, of the last
+// one to two minutes.
+type lately struct {
+	minute       int32     // the present one
+	calls, early [2]uint32 // of the present and the last minute
+}
+
+func (l *lately) count(now int64, early bool) {
+	l.turn(now)
+	l.calls[0]++
+	if early {
+		l.early[0]++
+	}
+}
+
+// turn begins a new minute when its time has come.
+func (l *lately) turn(now int64) {
+	minute := int32(now / int64(time.Minute))
+	switch minute - l.minute {
+	case 0:
+		return
+	case 1:
+		l.calls, l.early = [2]uint32{0, l.calls[0]}, [2]uint32{0, l.early[0]}
+	default:
+		l.calls, l.early = [2]uint32{}, [2]uint32{}
+	}
+	l.minute = minute
+}
+
+func (l *lately) sum(now int64) Retrying {
+	l.turn(now)
+	return Retrying{Calls: int(l.calls[0]) + int(l.calls[1]), Early: int(l.early[0]) + int(l.early[1])}
+}
+
+// came counts a request of a tenant. Only a tenant that came too early has
+// counts of its own, for as long as it does: most never do, and there are
+// many. The shard's lock is held.
+func (s *engineShard) came(t *tenant, now int64) {
+	early := t.retries.came(now)
+	s.lately.count(now, early)
+	own := s.early[t]
+	if own == nil {
+		if !early {
+			return
+		}
+		own = new(lately)
+		s.early[t] = own
+	}
+	own.count(now, early)
+}
+
 // Retrying is how a tenant obeyed Retry-After in the last one to two minutes.
 type Retrying struct {
 	Tenant uuid.UUID
-	// Calls are its requests, Early those that came before the Retry-After that
-	// it was given was over.
+	// Calls are its requests since the first early one, Early those that came
+	// before the Retry-After that it was given was over.
 	Calls, Early int
 }
 
 // Retrying returns the tenants that had a number of calls and of those more
 // than a share, in thousandths, of early ones, and the sum over all tenants. It
-// looks at every tenant that the engine knows, shard by shard.
+// costs what there are of tenants that came too early.
 func (e *Engine) Retrying(calls, share int) (list []Retrying, all Retrying) {
 	for i := range e.shards {
 		s := &e.shards[i]
 		s.mu.Lock()
 		now := e.nowLocked(s).ns
-		for _, t := range s.tenants {
-			r := t.retries.lately(now)
-			all.Calls += r.Calls
-			all.Early += r.Early
+		sum := s.lately.sum(now)
+		all.Calls += sum.Calls
+		all.Early += sum.Early
+		for t, own := range s.early {
+			r := own.sum(now)
+			if r.Early == 0 {
+				delete(s.early, t)
+				continue
+			}
 			if r.Calls >= calls && r.Early*permille > r.Calls*share {
 				r.Tenant = t.id
 				list = append(list, r)
@@ -69,10 +126,4 @@ func (e *Engine) Retrying(calls, share int) (list []Retrying, all Retrying) {
 		s.mu.Unlock()
 	}
 	return list, all
-}
-
-// lately sums the present and the last minute.
-func (r *retries) lately(now int64) Retrying {
-	r.turn(now)
-	return Retrying{Calls: int(r.calls[0]) + int(r.calls[1]), Early: int(r.soon[0]) + int(r.soon[1])}
 }

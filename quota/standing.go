@@ -3,7 +3,6 @@ package quota
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -15,33 +14,15 @@ import (
 type retries struct {
 	until int64 // ns to which the last Retry-After of the tenant lasts
 	early uint64
-
-	minute      int32     // the present one
-	calls, soon [2]uint32 // of all and of the early requests: present and last minute
 }
 
-// came counts a request.
-func (r *retries) came(now int64) {
-	r.turn(now)
-	r.calls[0]++
-	if now < r.until {
+// came counts a request and tells whether it came too early.
+func (r *retries) came(now int64) bool {
+	early := now < r.until
+	if early {
 		r.early++
-		r.soon[0]++
 	}
-}
-
-// turn begins a new minute when its time has come.
-func (r *retries) turn(now int64) {
-	minute := int32(now / int64(time.Minute))
-	switch minute - r.minute {
-	case 0:
-		return
-	case 1:
-		r.calls, r.soon = [2]uint32{0, r.calls[0]}, [2]uint32{0, r.soon[0]}
-	default:
-		r.calls, r.soon = [2]uint32{}, [2]uint32{}
-	}
-	r.minute = minute
+	return early
 }
 
 // told notes what a refusal said. That a lease is on its way is waited for by

@@ -12,7 +12,7 @@ import (
 // The lines beyond which people are told.
 const (
 	// lookInterval is how often the conditions are looked at: people need no
-	// more than seconds, and a look at 100,000 tenants takes milliseconds.
+	// more than seconds.
 	lookInterval = 5 * time.Second
 
 	idleLine      = 0.60
