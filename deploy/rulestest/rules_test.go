@@ -91,6 +91,7 @@ var samples = map[string]sample{
 	"SluiceDown":            {`up{job="sluice"} 0x60`, `up{job="sluice"} 1x60`, ten},
 	"SluiceJournalLag":      {`sluice_audit_lag_seconds 10.1x60`, `sluice_audit_lag_seconds 10x60`, ten},
 	"SluiceJournalErrors":   {`sluice_audit_errors_total{cause="space"} 0+1x60`, `sluice_audit_errors_total{cause="space"} 3x60`, ten},
+	"SluiceJournalUnsigned": {`sluice_audit_unsigned_seconds 61x60`, `sluice_audit_unsigned_seconds 60x60`, ten},
 	"SluicePolicyFailing":   {`sluice_policy_failing 1x60`, `sluice_policy_failing 0x60`, ten},
 	"SluicePolicyBehind": {
 		"sluice_policy_version_stored 3x60\nsluice_policy_version_in_force 2x60",
