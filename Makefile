@@ -34,7 +34,7 @@ test-deps: deps ## the same for what the tests need beside
 
 test: test-deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
-	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./keystore ./keystore/sqlite ./client
+	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./watch ./keystore ./keystore/sqlite ./client
 	$(MAKE) --no-print-directory wycheproof alert-rules
 	./fuzz.sh 2s
 
