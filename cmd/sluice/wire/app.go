@@ -168,6 +168,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
+		Trail: a.Store, ReadEntry: audit.ParseEntry,
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -210,7 +211,19 @@ func (a *App) startOwn(ctx context.Context) error {
 	}
 	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartRecorder().Close)
 	a.startNodeWatch()
-	return nil
+	return a.startShipper()
+}
+
+// startShipper starts to copy the journal into the audit trail.
+func (a *App) startShipper() error {
+	keep := a.config.Audit
+	shipper, err := audit.StartShipper(audit.ShipperConfig{Journal: a.Journal, Trail: a.Store, Log: a.log, Clock: time.Now, Registerer: a.Metrics,
+		Keep: audit.Retention{Entries: keep.KeepEntries, Usage: map[kms.Granularity]time.Duration{
+			kms.ByMinute: keep.KeepMinutes, kms.ByHour: keep.KeepHours, kms.ByDay: keep.KeepDays}}})
+	if err == nil {
+		a.closes = append(a.closes, shipper.Close)
+	}
+	return err
 }
 
 // reconcile closes the changes that were under way when the process ended.
