@@ -185,10 +185,17 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.closes = append(a.closes, a.Service.StartCapacityWatch(sales.saveOrSay).Close)
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	quotas.start(a.tenantOfLedger)
+	// Before the signer, which may make its key: what it has begun is no change
+	// that a crash left.
+	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
+	if err != nil {
+		return err
+	}
 	if err := a.startSigner(ctx); err != nil {
 		return err
 	}
-	return a.reconcile(ctx)
+	_, err = a.Service.Reconcile(ctx, intents)
+	return err
 }
 
 // tenantOfLedger finds a tenant whose totals are restored, nil for one that is
@@ -223,16 +230,6 @@ func (a *App) startShipper() error {
 	if err == nil {
 		a.closes = append(a.closes, shipper.Close)
 	}
-	return err
-}
-
-// reconcile closes the changes that were under way when the process ended.
-func (a *App) reconcile(ctx context.Context) error {
-	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
-	if err != nil {
-		return err
-	}
-	_, err = a.Service.Reconcile(ctx, intents)
 	return err
 }
 
