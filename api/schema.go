@@ -83,6 +83,8 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.BreakerState]():    values(kms.BreakerClosed, kms.BreakerOpen, kms.BreakerHalfOpen),
 	reflect.TypeFor[kms.EventType]():       collect(kms.EventTypes(), func(i kms.EventInfo) string { return string(i.Type) }),
 	reflect.TypeFor[kms.WebhookState]():    values(kms.WebhookActive, kms.WebhookDisabled),
+	reflect.TypeFor[kms.Phase]():           values(kms.PhaseIntent, kms.PhaseOutcome),
+	reflect.TypeFor[kms.Granularity]():     values(kms.Granularities()...),
 	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
 	reflect.TypeFor[kms.SignatureFormat](): values(kms.FormatDER, kms.FormatRaw),
 	reflect.TypeFor[kms.Digest]():          values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),

@@ -126,6 +126,17 @@
 // crash, and Open refuses it, naming the place. Of a file of heads the next
 // append cuts off an incomplete last line.
 //
+// # Shipping
+//
+// A Shipper copies the journal into the audit trail in the database (kms.Trail),
+// up to Head and so nothing that a crash could take back. A batch names the
+// record, by sequence and chain hash, behind which it continues what is there,
+// and the database takes it only then, together with the usage that its entries
+// add up to: a batch of which nobody learned whether it was stored is not stored
+// twice. Where the trail ends the next start goes on; if the journal has another
+// record there, or none, nothing is shipped. The trail is for searching and
+// summing up. What verifies is the journal.
+//
 // # Locks
 //
 // Log.mu before nothing, flood.mu before nothing: no call holds both. The

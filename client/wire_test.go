@@ -266,6 +266,29 @@ var calls = []struct {
 		return out(c.Why(ctx, "01920000-0000-7000-8000-000000000001"))
 	},
 		"GET", "/v1/requests/01920000-0000-7000-8000-000000000001/why", ""},
+	{"Audit", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Audit(ctx, "", client.AuditQuery{}))
+	},
+		"GET", "/v1/audit", ""},
+	{"Audit of a tenant, with everything", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Audit(ctx, "acme", client.AuditQuery{From: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 3, 0, 0, 0, 5, time.UTC),
+			Operation: "sign", Key: "k", Credential: "c", Outcome: "ok", Request: "r", Project: "p", Component: "gw", APINode: "n",
+			ByArrival: true, After: "n/7", PageSize: 5, PageToken: "t"}))
+	}, "GET", "/v1/tenants/acme/audit?after=n%2F7&api_node=n&component=gw&credential=c&from=2026-01-02T00%3A00%3A00Z&key=k&operation=sign&order=arrival" +
+		"&outcome=ok&page_size=5&page_token=t&project=p&request=r&to=2026-01-03T00%3A00%3A00.000000005Z", ""},
+	{"Usage", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Usage(ctx, "", client.UsageQuery{}))
+	},
+		"GET", "/v1/usage", ""},
+	{"Usage of a tenant, with everything", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Usage(ctx, "acme", client.UsageQuery{From: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC),
+			Granularity: "hour", By: []string{"project", "key"}, Where: map[string]string{"reason": ""}}))
+	}, "GET", "/v1/tenants/acme/usage?by=project%2Ckey&from=2026-01-02T00%3A00%3A00Z&granularity=hour&reason=&to=2026-01-03T00%3A00%3A00Z", ""},
+	{"Bill", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Bill(ctx, "", "")) }, "GET", "/v1/usage/bill", ""},
+	{"Bill of a tenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Bill(ctx, "acme", "2026-01-31"))
+	},
+		"GET", "/v1/tenants/acme/usage/bill?day=2026-01-31", ""},
 	{"Scheduler", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Scheduler(ctx)) }, "GET", "/v1/scheduler", ""},
 	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},

@@ -44,6 +44,7 @@ type Driver interface {
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
+	TrailDriver
 	AuthenticationDriver
 	// Close waits for calls under way and lets go of the database.
 	Close() error
@@ -241,6 +242,33 @@ type RecordDriver interface {
 	// DeleteExpiredRecords removes up to Limit records of all tenants that
 	// expired at or before Now, and returns how many.
 	DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error)
+}
+
+// TrailDriver is the part of Driver for the audit trail and usage. Where a
+// Tenant is a pointer, nil means all tenants.
+type TrailDriver interface {
+	Shipped(context.Context, ShippedParams) (*ShippedRow, error)
+	// ListShipped returns all, ordered by node.
+	ListShipped(context.Context) ([]*ShippedRow, error)
+	// Ship moves the node's row on, gives the entries ordinals above all that
+	// there are, and adds the usage, together. ErrStale when the row is not what
+	// it must be.
+	Ship(context.Context, ShipParams) error
+	// NewestAuditEntries returns entries by time, then ordinal, descending.
+	NewestAuditEntries(context.Context, NewestAuditEntriesParams) ([]*AuditEntryRow, error)
+	// ArrivedAuditEntries returns entries by ordinal.
+	ArrivedAuditEntries(context.Context, ArrivedAuditEntriesParams) ([]*AuditEntryRow, error)
+	// AuditEntriesOfRequest returns them as NewestAuditEntries does.
+	AuditEntriesOfRequest(context.Context, AuditEntriesOfRequestParams) ([]*AuditEntryRow, error)
+	AuditEntryOrdinal(context.Context, AuditEntryOrdinalParams) (Integer, error)
+	// LastOrdinal returns the highest ordinal ever given, 0 for none.
+	LastOrdinal(context.Context) (Integer, error)
+	// Usage returns rows ordered by all their columns.
+	Usage(context.Context, UsageParams) ([]*UsageRow, error)
+	// DeleteAuditEntries and DeleteUsage remove up to Limit of the oldest
+	// before Before, of all tenants, and return how many.
+	DeleteAuditEntries(context.Context, DeleteAuditEntriesParams) (int, error)
+	DeleteUsage(context.Context, DeleteUsageParams) (int, error)
 }
 
 // AuthenticationDriver is the part of Driver for the codes of rows that were

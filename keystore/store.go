@@ -30,6 +30,8 @@ var (
 	_ kms.Deliveries     = (*Store)(nil)
 	_ kms.SystemSecrets  = (*Store)(nil)
 	_ kms.Idempotency    = (*Store)(nil)
+	_ kms.Trail          = (*Store)(nil)
+	_ kms.TrailWriter    = (*Store)(nil)
 )
 
 // Object is a kind of stored object: in errors, metrics and invalidations.
@@ -52,6 +54,9 @@ const (
 	ObjectClaim        Object = "idempotency record"
 
 	ObjectRequestRecord Object = "record of a request"
+	ObjectAuditEntry    Object = "entry of the audit trail"
+	ObjectShipped       Object = "place of a node's journal"
+	ObjectUsage         Object = "usage"
 
 	ObjectDatabase Object = "database" // as a whole
 )

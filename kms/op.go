@@ -73,6 +73,8 @@ const (
 	OpReadCapacity     Op = "read-capacity"
 	OpReadQuotas       Op = "read-quotas" // of all tenants
 	OpReadRequest      Op = "read-request"
+	OpReadAudit        Op = "read-audit"
+	OpReadUsage        Op = "read-usage"
 	OpApprove          Op = "approve"
 	OpReadApprovals    Op = "read-approvals"
 	OpCreateWebhook    Op = "create-webhook"
@@ -205,6 +207,8 @@ var ops = []OpInfo{
 	{Op: OpDeleteWebhook, Class: ClassManage, Family: "tenant", Changes: true},
 	{Op: OpTestWebhook, Class: ClassManage, Family: "tenant"},
 	{Op: OpReadRequest, Class: ClassRead, Family: "usage"},
+	{Op: OpReadAudit, Class: ClassRead, Family: "audit"},
+	{Op: OpReadUsage, Class: ClassRead, Family: "usage"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},

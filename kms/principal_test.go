@@ -190,13 +190,15 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		{"role:key-user", acme, uses},
 		{"role:key-user:orders-*", acme, uses},
 		{"role:key-user:invoices-*", acme, elsewhere},
-		{"role:tenant-admin", acme, append(slices.Clone(administration), kms.OpReadQuota, kms.OpReadRequest)},
+		{"role:tenant-admin", acme, append(slices.Clone(administration), kms.OpReadQuota, kms.OpReadRequest, kms.OpReadUsage)},
+		{"role:tenant-auditor", acme, []kms.Op{kms.OpReadQuota, kms.OpReadRequest, kms.OpReadUsage, kms.OpReadAudit}},
 		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy,
-			kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas, kms.OpReadRequest}},
-		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota, kms.OpReadRequest}},
+			kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas, kms.OpReadRequest, kms.OpReadUsage, kms.OpReadAudit}},
+		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota, kms.OpReadRequest, kms.OpReadUsage, kms.OpReadAudit}},
 		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant,
 			kms.OpReadNodes, kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy,
-			kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas, kms.OpReadRequest}, administration...)},
+			kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas, kms.OpReadRequest,
+			kms.OpReadUsage, kms.OpReadAudit}, administration...)},
 	} {
 		t.Run(c.tenant.Name+" "+c.role, func(t *testing.T) {
 			p := &kms.Principal{Tenant: c.tenant, Scopes: scopes(t, c.role)}

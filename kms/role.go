@@ -31,6 +31,8 @@ var roles = []Role{
 		Doc: "reads tenants, audit and usage, and changes nothing"},
 	{Name: "tenant-admin", Scopes: []string{"tenant:admin", "usage:read"},
 		Doc: "administers the tenant's projects and credentials"},
+	{Name: "tenant-auditor", Scopes: []string{"audit:read", "usage:read", "project:*"},
+		Doc: "reads the audit trail and usage of all projects, and changes nothing"},
 	{Name: "key-user", Glob: true, Scopes: []string{"key:use"},
 		Doc: "uses keys and reads their metadata; creates, changes and destroys none"},
 }

@@ -47,6 +47,9 @@ type Service struct {
 	toRecord   chan RequestRecord
 	unrecorded atomic.Uint64
 
+	trail     Trail
+	readEntry EntryReader
+
 	nonces    *nonceMeter
 	rotations chan DueKey
 	quota     Quota
@@ -94,6 +97,8 @@ type Config struct {
 	CredentialUses CredentialUses
 	Records        RequestRecords
 	Queues         Queues
+	Trail          Trail
+	ReadEntry      EntryReader // reads the payloads of the trail
 
 	Quota     Quota
 	Accounts  QuotaAccounts
@@ -117,6 +122,7 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
+		trail: c.Trail, readEntry: c.ReadEntry,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,

@@ -82,6 +82,8 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadQuotas:     2,
 	kms.OpReadWebhook:    1,
 	kms.OpReadRequest:    1,
+	kms.OpReadAudit:      2,
+	kms.OpReadUsage:      2,
 
 	kms.OpReadApprovals: 1,
 	kms.OpImportParams:  1,

@@ -16,16 +16,6 @@ import (
 	"github.com/sluice-kms/sluice/hsm/soft"
 )
 
-func newAudit() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "audit",
-		Short: "Read and verify the journal",
-		Args:  cobra.NoArgs,
-	}
-	c.AddCommand(newAuditVerify(), newAuditKey())
-	return c
-}
-
 func newAuditKey() *cobra.Command {
 	var dir string
 	c := &cobra.Command{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"uuid"
@@ -14,7 +15,9 @@ import (
 func checkIntents(t *testing.T, folder string) (found int) {
 	t.Helper()
 	intents, outcomes := map[uuid.UUID]kms.Op{}, map[uuid.UUID]int{}
-	err := audit.Read(folder, 1, func(e *kms.Entry, _ audit.Position) error {
+	told := map[uuid.UUID][]string{} // where what of a request stands
+	err := audit.Read(folder, 1, func(e *kms.Entry, at audit.Position) error {
+		told[e.RequestID] = append(told[e.RequestID], fmt.Sprintf("%d %s %s", at.Sequence, e.Phase, e.Outcome))
 		if e.Phase == kms.PhaseIntent {
 			intents[e.RequestID] = e.Op
 			return nil
@@ -30,7 +33,7 @@ func checkIntents(t *testing.T, folder string) (found int) {
 	}
 	for id, op := range intents {
 		if outcomes[id] != 1 {
-			t.Errorf("%s of request %s was begun and has %d outcomes", op, id, outcomes[id])
+			t.Errorf("%s of request %s was begun and has %d outcomes: %q", op, id, outcomes[id], told[id])
 		}
 	}
 	return found

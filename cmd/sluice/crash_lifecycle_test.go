@@ -118,7 +118,7 @@ func (p *devProcess) newTenant(t *testing.T, operator string) string {
 		t.Fatalf("making a tenant: %d %v", status, a)
 	}
 	status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",
-		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin", "usage:read"}})
+		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin", "usage:read", "audit:read"}})
 	if status != http.StatusCreated {
 		t.Fatalf("making a credential: %d %v", status, a)
 	}
@@ -143,8 +143,8 @@ func objects(t *testing.T, folder string) int {
 
 // Whenever the process is killed during the lives of keys, their versions and
 // aliases, and credentials: what was acknowledged holds, what was not is whole
-// or not there, the tokens hold nothing but their roots, and the journal has
-// every answer once.
+// or not there, the tokens hold nothing but their roots, the journal and the
+// audit trail have every answer once, and usage is the sum of the journal.
 func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 	wiretest.Require(t)
 	for name, target := range map[string]func(*testing.T) *crashTarget{"SQLite": sqliteTarget, "PostgreSQL": postgresTarget} {
@@ -158,6 +158,7 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 					roots = objects(t, c.tokens)
 				}
 				checkLedger(t, p, c.credential, c.journal)
+				checkUsage(t, p, c.credential, c.journal)
 				m.check(t, p, c.credential, round)
 				var workers sync.WaitGroup
 				for worker := range 4 {
@@ -176,6 +177,8 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 			last := c.start(t)
 			checkLedger(t, last, c.credential, c.journal)
 			m.check(t, last, c.credential, rounds(10, 500))
+			checkUsage(t, last, c.credential, c.journal)
+			checkTrail(t, last, c.credential, c.journal, m.answered)
 			if err := last.stop(t); err != nil {
 				t.Errorf("stopping: %v", err)
 			}

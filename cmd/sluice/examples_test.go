@@ -60,6 +60,34 @@ func TestREADMEExamplesWork(t *testing.T) {
 			t.Errorf("%q appears %d times, want %d", what, got, want)
 		}
 	}
+	checkShown(t, out)
+}
+
+// What the README shows of the audit trail and of usage is what its examples
+// print, but for times, ids and numbers, and for which limit is met first.
+func checkShown(t *testing.T, out string) {
+	t.Helper()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := func(s string) string {
+		s = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).ReplaceAllString(s, "ID")
+		s = regexp.MustCompile(`[0-9][0-9.:TZ-]*`).ReplaceAllString(s, "N")
+		s = regexp.MustCompile(`(TENANT|KEY|CREDENTIAL)_RATE`).ReplaceAllString(s, "RATE")
+		return regexp.MustCompile(` +`).ReplaceAllString(s, " ")
+	}
+	_, shown, found := strings.Cut(string(text), "\n```\nSTART")
+	shown, _, closed := strings.Cut(shown, "```")
+	if !found || !closed {
+		t.Fatal("the README shows no usage")
+	}
+	printed := shape(out)
+	for line := range strings.Lines("START" + shown) {
+		if !strings.Contains(printed, shape(line)) {
+			t.Errorf("nothing that is printed looks like %q", line)
+		}
+	}
 }
 
 // What the policy's document shows is what its examples print, and it names

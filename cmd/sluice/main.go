@@ -44,8 +44,11 @@ Start one on this machine with "sluice dev", then, in another terminal:
 		Version:       version(),
 	}
 	root.SetFlagErrorFunc(cli.UsageError)
-	root.AddCommand(newDev(), newServer(), newAudit(), newBackup(), newRestore(), newHSMWorker())
+	root.AddCommand(newDev(), newServer(), newBackup(), newRestore(), newHSMWorker())
 	for _, c := range cli.Commands(version()) {
+		if c.Name() == "audit" {
+			c.AddCommand(newAuditVerify(), newAuditKey())
+		}
 		if c.Name() == "hsm" {
 			c.AddCommand(newHSMInit(), newHSMJoin(), newHSMRotateRoot(), newHSMRewrap(), newHSMRetireRoot(), newHSMBackupCheck())
 		}

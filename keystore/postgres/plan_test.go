@@ -63,6 +63,14 @@ var largeTables = map[string]string{
 			CASE WHEN i % 2 = 1 THEN now() - i * interval '1 second' END FROM generate_series(1, $1) i`,
 	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
+	"audit_entries": `INSERT INTO audit_entries (ordinal, node, sequence, tenant, time, request, project, component, op, key_id,
+			credential, outcome, payload)
+		SELECT 1000 + i, 'node', i, md5((i / 10)::text)::uuid, now() + i * interval '1 second', md5(i::text)::uuid, '', '', 'sign',
+			md5(i::text)::uuid, md5(i::text)::uuid, 'ok', '{}' FROM generate_series(1, $1) i`,
+	"usage_rollups": `INSERT INTO usage_rollups (tenant, granularity, start, project, component, key_id, algorithm, op, reason, policy,
+			requests, charged, bytes, slot, wait)
+		SELECT md5((i / 10)::text)::uuid, (ARRAY['minute', 'hour', 'day'])[1 + i % 3], now() + i * interval '1 second', '', '',
+			md5(i::text)::uuid, '', 'sign', '', 0, 1, 1, 1, 1, 1 FROM generate_series(1, $1) i`,
 	"policies": `INSERT INTO policies (version, document, digest, comment, created, created_by)
 		SELECT i, '{}', decode(repeat('00', 32), 'hex'), '', now(), md5(i::text)::uuid FROM generate_series(1, $1) i`,
 	"journal_heads": `INSERT INTO journal_heads (node, hour, sequence, hash, signed, algorithm, key_version, signature)
@@ -81,6 +89,8 @@ var smallTables = map[string]string{
 	"row_authentication": "a table of one row",
 	"system_secrets":     "a row for each version of a secret of the service",
 	"node_settings":      "a row for each node",
+	"shipped":            "a row for each node",
+	"shipping":           "a table of one row",
 }
 
 // planner explains statements as the service's role, in a database with
@@ -177,6 +187,7 @@ func (p *planner) exec(t *testing.T, sql string) (column []string) {
 var arguments = map[string]string{
 	"uuid": `md5('1')::uuid`, "timestamp with time zone": `now()`, "text": `'key-1'`, "bigint": `10`, "integer": `10`,
 	"bytea": `'\x01'::bytea`, "boolean": `true`, "uuid[]": `ARRAY[md5('1')::uuid]`,
+	"text[]": `ARRAY['minute']`, "bigint[]": `ARRAY[10::bigint]`, "bytea[]": `ARRAY['\x01'::bytea]`, "timestamp with time zone[]": `ARRAY[now()]`,
 }
 
 func argumentsOf(t *testing.T, types []string, what string) string {

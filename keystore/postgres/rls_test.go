@@ -19,6 +19,8 @@ var shared = map[string]string{
 	"node_settings":      "the operators'",
 	"policies":           "the operators'",
 	"journal_heads":      "the operators'",
+	"shipped":            "the API nodes'",
+	"shipping":           "a counter",
 	"row_authentication": "the database's own",
 	"changes":            "read by every process for all tenants; holds ids and key names",
 	"goose_db_version":   "the migration tool's",
@@ -101,8 +103,8 @@ func TestTablesOfTenantsShowTheTransactionsTenantOnly(t *testing.T) {
 			t.Errorf("%s: a condition on another tenant meets %d rows", table, n)
 		}
 	}
-	if covered != 11 {
-		t.Errorf("%d tables are tenants', want 11", covered)
+	if covered != 13 {
+		t.Errorf("%d tables are tenants', want 13", covered)
 	}
 }
 
@@ -180,8 +182,10 @@ func TestTheTenantEndsWithItsTransaction(t *testing.T) {
 func TestFunctionsOfTheOwnerAreTheListedOnes(t *testing.T) {
 	admin := openSQL(t, newDatabase(t).Admin)
 	got := queryStrings(t, admin, `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY 1`)
-	want := []string{"claim_deliveries", "delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "due_deletions", "due_keys", "due_keys",
-		"record_change", "tenant_of_credential", "tenant_of_name", "tenant_of_request", "tenants_after"}
+	want := []string{"add_usage", "arrived_audit_entries", "audit_entries_of_request", "claim_deliveries", "delete_audit_entries",
+		"delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "delete_usage", "due_deletions", "due_keys", "due_keys",
+		"newest_audit_entries", "ordinal_of_audit_entry", "record_change", "store_audit_entries", "tenant_of_credential", "tenant_of_name",
+		"tenant_of_request", "tenants_after", "usage_of_all"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q run as the owner, want %q", got, want)
 	}

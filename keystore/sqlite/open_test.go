@@ -207,6 +207,17 @@ var statementsWithoutTenant = map[string]string{
 	"deleteEndedDeliveries":             "housekeeping",
 	"deleteExpiredRecords":              "housekeeping",
 	"selectAnyRequestRecord":            "operators'",
+	"selectShipped":                     "the API nodes'",
+	"listShipped":                       "the API nodes'",
+	"advanceShipped":                    "the API nodes'",
+	"selectLastOrder":                   "a counter",
+	"newestAuditEntriesOfAll":           "operators'",
+	"arrivedAuditEntriesOfAll":          "operators'",
+	"auditEntriesOfAnyRequest":          "operators'",
+	"anyAuditEntryOrdinal":              "operators'",
+	"selectUsageOfAll":                  "operators'",
+	"deleteAuditEntries":                "housekeeping",
+	"deleteUsage":                       "housekeeping",
 }
 
 var (

@@ -16,6 +16,8 @@ var readWhole = map[string]string{
 	selectRowAuthentication: "a table of one row",
 	sealRowAuthentication:   "a table of one row",
 	listNodeSettings:        "a table of one row per node",
+	listShipped:             "a table of one row per node",
+	selectLastOrder:         "a table of one row per table",
 	countTenants:            "counts them for an operator who sells capacity",
 	claimDeliveries:         "reads what is due, by an index, and the few tenants that are busy",
 }

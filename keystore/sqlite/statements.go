@@ -16,6 +16,8 @@ var (
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
 		selectNewestPolicy, selectPolicy, listPolicies, listJournalHeads, selectWebhook, listWebhooks,
 		selectRequestRecord, selectAnyRequestRecord,
+		selectShipped, listShipped, selectLastOrder, newestAuditEntries, newestAuditEntriesOfAll, arrivedAuditEntries, arrivedAuditEntriesOfAll,
+		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntryOrdinal, anyAuditEntryOrdinal, selectUsage, selectUsageOfAll,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -30,6 +32,7 @@ var (
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,
 		insertRequestRecord, deleteExpiredRecords,
+		insertShipped, advanceShipped, insertAuditEntry, addUsage, deleteAuditEntries, deleteUsage,
 	}
 )
 

@@ -69,6 +69,8 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},
 		{"RequestRecords", testRequestRecords},
+		{"Trail", testTrail},
+		{"Usage", testUsage},
 		{"Lists", testLists},
 		{"Counts", testCounts},
 		{"Isolation", testIsolation},

@@ -108,6 +108,9 @@ func Fill(t *testing.T, store *keystore.Store, prefix string) uuid.UUID {
 	if err := store.StoreRecords(t.Context(), []kms.RequestRecord{sampleRecord(s.tenant.ID)}); err != nil {
 		t.Fatal(err)
 	}
+	if err := store.Ship(t.Context(), batchOf(prefix, kms.TrailHead{}, trailEntry(s.tenant.ID, 0))); err != nil {
+		t.Fatal(err)
+	}
 	return s.tenant.ID
 }
 
@@ -402,6 +405,10 @@ var unauthenticated = map[string]string{
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",
 	"request_records.*":        "says what a request waited for, for minutes; nothing is decided by it",
+	"audit_entries.*":          "a copy of the journals, which are what counts and have a hash chain",
+	"usage_rollups.*":          "follows from the journals and decides nothing; bills can be checked against them",
+	"shipped.*":                "the journal's hash chain says what can follow",
+	"shipping.*":               "the order in which entries are listed",
 	"idempotency.*":            "an answer's status and id for a day, no state of an object",
 	"changes.*":                "tells what to read again, and nothing of what is there",
 	"row_authentication.id":    "there is one row",

@@ -199,10 +199,40 @@ var answers = map[string]string{
 "tenants":[{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","weight":5000,"running":3,"interactive":1,"normal":6,"bulk":2,"used_ms":2750,"share":3,"lag_ms":-4.5,"over":true,"parked":"TENANT_CAP"},
 {"id":"01920000-0000-7000-8000-000000000010","weight":1000,"running":1,"interactive":0,"normal":0,"bulk":0,"used_ms":250,"share":1,"lag_ms":3,"over":false}]}],
 "waiting":9,"max_waiting":4096,"max_tenant":1024,"waiting_tenants":1,"oldest_ms":88.5,` + charge + `}`,
+	"GET /v1/audit?page_size=50": `{"entries":[` + auditServed + `,` + auditRefused + `],` + complete + charge + `}`,
+	"GET /v1/audit?page_size=1":  `{"entries":[` + auditServed + `],"next_page_token":"2",` + complete + charge + `}`,
+	"GET /v1/tenants/acme/audit?component=gateway&credential=c-1&from=2026-01-02T00%3A00%3A00Z&key=k-1&operation=sign&outcome=ok&page_size=50&to=2026-01-03T00%3A00%3A00Z": `{"entries":[],` + complete + charge + `}`,
+	"GET /v1/audit?after=end&order=arrival&page_size=1":                                  `{"entries":[],"resume_token":"end",` + complete + charge + `}`,
+	"GET /v1/audit?page_size=10":                                                         `{"entries":[` + auditServed + `,` + auditRefused + `],` + complete + charge + `}`,
+	"GET /v1/audit?order=arrival&page_size=1000&page_token=end":                          `{"entries":[` + auditServed + `,` + auditReading + `],"resume_token":"later",` + complete + charge + `}`,
+	"GET /v1/audit?order=arrival&page_size=1000":                                         `{"entries":[` + auditRefused + `],"next_page_token":"2","resume_token":"2",` + complete + charge + `}`,
+	"GET /v1/audit?order=arrival&page_size=1000&page_token=2":                            `{"entries":[` + auditServed + `],"resume_token":"3",` + complete + charge + `}`,
+	"GET /v1/audit?after=api-1%2F8&order=arrival&page_size=1000":                         `{"entries":[` + auditServed + `],"resume_token":"3",` + complete + charge + `}`,
+	"GET /v1/usage?by=component%2Creason&from=2026-01-02T00%3A00%3A00Z&granularity=hour": `{"granularity":"hour","from":"2026-01-02T00:00:00Z","to":"2026-01-02T04:00:00Z","rows":[` + usageLines + `],` + complete + charge + `}`,
+	"GET /v1/tenants/acme/usage?granularity=day&reason=":                                 `{"granularity":"day","from":"2026-01-02T00:00:00Z","to":"2026-01-02T04:00:00Z","rows":[],"api_nodes":[],` + charge + `}`,
+	"GET /v1/usage/bill?day=2026-01-02":                                                  bill + `"final":false,` + complete + charge + `}`,
+	"GET /v1/tenants/acme/usage/bill":                                                    bill + `"final":true,` + complete + charge + `}`,
 	"GET /v1/hsm/map": `{"domains":[{"id":"01920000-0000-7000-8000-00000000000e","name":"dev","generation":1,"slots":4,"nodes":[{"id":"hsm-1","mode":"active","state":"up","slots":4},
 {"id":"hsm-2","mode":"drained","state":"closed","slots":4}]}],"tenants":[{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","domain":"01920000-0000-7000-8000-00000000000e"}],
 "placements":[{"key":"01920000-0000-7000-8000-00000000000f","node":"hsm-1","since":"2026-01-02T03:04:05Z","why":"load"}],"placed":1,` + charge + `}`,
 }
+
+// The audit trail and usage.
+const (
+	auditServed = `{"api_node":"api-1","sequence":9,"time":"2026-01-02T03:04:06.5Z","phase":"outcome","request_id":"01920000-0000-7000-8000-000000000002",
+"tenant":"01920000-0000-7000-8000-00000000000d","project":"default","credential":"c-1","component":"gateway","address":"192.0.2.7","user_agent":"a=b|c\\d",
+"operation":"sign","key":"k-1","key_name":"orders","algorithm":"SM2DSA","outcome":"ok","reserved":12,"charged":12,"queue_ms":0.2,"hsm_ms":1.5,"total_ms":2.25,"policy_version":3}`
+	auditRefused = `{"api_node":"api-1","sequence":8,"time":"2026-01-02T03:04:05Z","phase":"outcome","request_id":"01920000-0000-7000-8000-000000000003",
+"operation":"encrypt","outcome":"quota_exceeded","reasons":[{"code":"SHARE","wait_ms":1},{"code":"TENANT_RATE"}],"count":17,"reserved":0,"charged":0,"queue_ms":0,"hsm_ms":0,"total_ms":0.1,"policy_version":3}`
+	auditReading = `{"api_node":"api-1","sequence":10,"time":"2026-01-02T03:04:07Z","phase":"outcome","request_id":"01920000-0000-7000-8000-000000000004",
+"operation":"read-audit","outcome":"ok","reserved":2,"charged":2,"queue_ms":0,"hsm_ms":0,"total_ms":0.1,"policy_version":3}`
+	complete   = `"complete_until":"2026-01-02T03:04:05Z","api_nodes":[{"api_node":"api-1","sequence":9,"until":"2026-01-02T03:04:05Z"}],`
+	usageLines = `{"start":"2026-01-02T02:00:00Z","component":"gateway","requests":2,"credits":24.1,"bytes":64,"hsm_ms":3.5,"queue_ms":0},
+{"start":"2026-01-02T03:00:00Z","component":"tde","reason":"TENANT_RATE","requests":17,"credits":0,"bytes":0,"hsm_ms":0,"queue_ms":0}`
+	bill = `{"tenant":"01920000-0000-7000-8000-00000000000d","day":"2026-01-02","lines":[
+{"start":"2026-01-02T00:00:00Z","project":"default","component":"gateway","key":"k-1","policy_version":3,"requests":2,"credits":24.000001,"bytes":64,"hsm_ms":3.5,"queue_ms":0}],
+"total":{"requests":2,"credits":24.000001,"bytes":64,"hsm_ms":3.5,"queue_ms":0},`
+)
 
 // beyondCapacity refuses the tenant "full".
 const beyondCapacity = `{"status":409,"code":"conflict","detail":"the HSMs can keep no more promises: there still fit 0 platinum or 2 gold","request_id":"r-1",

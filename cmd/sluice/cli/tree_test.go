@@ -30,7 +30,7 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 
 // verbs is what the product promises.
 var verbs = []string{
-	"approval approve", "approval get", "approval list", "capacity",
+	"approval approve", "approval get", "approval list", "audit export", "audit query", "audit tail", "capacity",
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm cold", "hsm drain", "hsm enable", "hsm map",
 	"hsm self-test", "hsm standby", "hsm status",
@@ -40,7 +40,7 @@ var verbs = []string{
 	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
 	"mac", "policy apply", "policy diff", "policy get", "policy history", "policy rollback", "policy validate", "project create", "project list", "public", "quota tenants", "random", "reencrypt", "shared-secret", "sign",
 	"tenant create", "tenant delete", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
-	"top", "unwrap", "verify", "verify-mac", "webhook create", "webhook delete", "webhook get", "webhook list", "webhook test", "why", "wrap",
+	"top", "unwrap", "usage bill", "verify", "verify-mac", "webhook create", "webhook delete", "webhook get", "webhook list", "webhook test", "why", "wrap",
 }
 
 // readers are the verbs on keys that neither use one nor change anything.
@@ -50,7 +50,7 @@ func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "sluice ")
 		family, _, _ := strings.Cut(path, " ")
-		if c.HasSubCommands() || slices.Contains([]string{"approval", "capacity", "credential", "hsm", "policy", "project", "quota", "tenant", "top", "webhook", "why"}, family) {
+		if c.HasSubCommands() || slices.Contains([]string{"approval", "audit", "capacity", "credential", "hsm", "policy", "project", "quota", "tenant", "top", "usage", "webhook", "why"}, family) {
 			return
 		}
 		if can := c.Flags().Lookup("dry-run") != nil; can == slices.Contains(readers, path) {

@@ -169,6 +169,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
+		Trail: a.Store, ReadEntry: audit.ParseEntry,
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -186,10 +187,17 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	a.startAlarms(seen, slots.Snapshot)
 	quotas.start(a.tenantOfLedger)
+	// Before the signer, which may make its key: what it has begun is no change
+	// that a crash left.
+	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
+	if err != nil {
+		return err
+	}
 	if err := a.startSigner(ctx); err != nil {
 		return err
 	}
-	return a.reconcile(ctx)
+	_, err = a.Service.Reconcile(ctx, intents)
+	return err
 }
 
 // tenantOfLedger finds a tenant whose totals are restored, nil for one that is
@@ -212,16 +220,18 @@ func (a *App) startOwn(ctx context.Context) error {
 	}
 	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartRecorder().Close)
 	a.startNodeWatch()
-	return nil
+	return a.startShipper()
 }
 
-// reconcile closes the changes that were under way when the process ended.
-func (a *App) reconcile(ctx context.Context) error {
-	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
-	if err != nil {
-		return err
+// startShipper starts to copy the journal into the audit trail.
+func (a *App) startShipper() error {
+	keep := a.config.Audit
+	shipper, err := audit.StartShipper(audit.ShipperConfig{Journal: a.Journal, Trail: a.Store, Log: a.log, Clock: time.Now, Registerer: a.Metrics,
+		Keep: audit.Retention{Entries: keep.KeepEntries, Usage: map[kms.Granularity]time.Duration{
+			kms.ByMinute: keep.KeepMinutes, kms.ByHour: keep.KeepHours, kms.ByDay: keep.KeepDays}}})
+	if err == nil {
+		a.closes = append(a.closes, shipper.Close)
 	}
-	_, err = a.Service.Reconcile(ctx, intents)
 	return err
 }
 

@@ -48,6 +48,7 @@ type Config struct {
 	Database DatabaseConfig `koanf:"database"`
 	HSM      HSMConfig      `koanf:"hsm"`
 	Journal  JournalConfig  `koanf:"journal"`
+	Audit    AuditConfig    `koanf:"audit"`
 	Deletion DeletionConfig `koanf:"deletion"`
 	Quota    QuotaConfig    `koanf:"quota"`
 	Webhooks WebhooksConfig `koanf:"webhooks"`
@@ -175,6 +176,20 @@ type JournalConfig struct {
 	AnchorFile string `koanf:"anchor_file"`
 }
 
+// AuditConfig says how long the database keeps the audit trail, which is the
+// journals of all API nodes, and the usage that is summed up from it. Every
+// node removes what is older. The journal's files stay.
+type AuditConfig struct {
+	// KeepEntries is how long entries are kept. Default 2160h, 90 days.
+	KeepEntries time.Duration `koanf:"keep_entries"`
+	// KeepMinutes, KeepHours and KeepDays are how long usage by the minute, by
+	// the hour and by the day is kept. Bills are made of days. Default 48h,
+	// 2160h (90 days) and 26280h (3 years).
+	KeepMinutes time.Duration `koanf:"keep_minutes"`
+	KeepHours   time.Duration `koanf:"keep_hours"`
+	KeepDays    time.Duration `koanf:"keep_days"`
+}
+
 // Defaults of the configuration.
 const (
 	DefaultListen       = "127.0.0.1:8440"
@@ -186,6 +201,16 @@ const (
 
 	DefaultRootRotation    = 365 * 24 * time.Hour
 	DefaultBackupRetention = 35 * 24 * time.Hour
+
+	DefaultKeepEntries = 90 * 24 * time.Hour
+	DefaultKeepMinutes = 48 * time.Hour
+	DefaultKeepHours   = 90 * 24 * time.Hour
+	DefaultKeepDays    = 3 * 365 * 24 * time.Hour
+	// minKeep leaves time to look at what happened; maxKeep is a mistake in the
+	// unit.
+	minKeep = time.Hour
+	maxKeep = 30 * 365 * 24 * time.Hour
+
 	// maxCopiesLive bounds both periods: a date beyond is no promise.
 	maxCopiesLive = 10 * 365 * 24 * time.Hour
 )
@@ -250,6 +275,10 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Deletion.BackupRetention, DefaultBackupRetention)
 	setDefault(&c.Metrics.TopTenants, DefaultTopTenants)
 	setDefault(&c.Tracing.Sample, DefaultTraceSample)
+	setDefault(&c.Audit.KeepEntries, DefaultKeepEntries)
+	setDefault(&c.Audit.KeepMinutes, DefaultKeepMinutes)
+	setDefault(&c.Audit.KeepHours, DefaultKeepHours)
+	setDefault(&c.Audit.KeepDays, DefaultKeepDays)
 	setDefault(&c.Webhooks.GiveUp, DefaultGiveUp)
 	setDefault(&c.Webhooks.DisableAfter, DefaultDisableAfter)
 	for i := range c.HSM.Domains {
@@ -296,6 +325,10 @@ func (c *Config) Validate() error {
 	for name, period := range map[string]time.Duration{
 		"root_rotation": c.Deletion.RootRotation, "backup_retention": c.Deletion.BackupRetention} {
 		check(period >= time.Hour && period <= maxCopiesLive, "deletion.%s: must be 1h to %.0fh", name, maxCopiesLive.Hours())
+	}
+	for name, period := range map[string]time.Duration{"keep_entries": c.Audit.KeepEntries, "keep_minutes": c.Audit.KeepMinutes,
+		"keep_hours": c.Audit.KeepHours, "keep_days": c.Audit.KeepDays} {
+		check(period >= minKeep && period <= maxKeep, "audit.%s: must be %.0fh to %.0fh", name, minKeep.Hours(), maxKeep.Hours())
 	}
 	for name, period := range map[string]time.Duration{"give_up": c.Webhooks.GiveUp, "disable_after": c.Webhooks.DisableAfter} {
 		check(period >= time.Minute && period <= maxWebhookPeriod, "webhooks.%s: must be 1m to %.0fh", name, maxWebhookPeriod.Hours())

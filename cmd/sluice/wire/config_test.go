@@ -41,6 +41,9 @@ func TestConfigurationHasItsDefaults(t *testing.T) {
 	if !c.TwoOperators || c.Deletion != (DeletionConfig{DefaultRootRotation, DefaultBackupRetention}) {
 		t.Errorf("two operators: %v, deletion %+v", c.TwoOperators, c.Deletion)
 	}
+	if c.Audit != (AuditConfig{DefaultKeepEntries, DefaultKeepMinutes, DefaultKeepHours, DefaultKeepDays}) {
+		t.Errorf("audit %+v", c.Audit)
+	}
 	tokens := c.HSM.Domains[0].Tokens
 	if tokens[0].Slots != 16 || tokens[1].Slots != DefaultSlots {
 		t.Errorf("slots %d and %d", tokens[0].Slots, tokens[1].Slots)
@@ -73,6 +76,8 @@ func TestMistakeInTheConfigurationIsRefusedByName(t *testing.T) {
 		{"copies that die at once", "node: api-1", "node: api-1\ndeletion: {backup_retention: 1s}", "deletion.backup_retention"},
 		{"copies that live for ever", "node: api-1", "node: api-1\ndeletion: {root_rotation: 900000h}", "deletion.root_rotation"},
 		{"unknown setting of deletion", "node: api-1", "node: api-1\ndeletion: {retention: 1h}", "retention"},
+		{"a trail that is gone at once", "node: api-1", "node: api-1\naudit: {keep_entries: 1m}", "audit.keep_entries"},
+		{"bills that are gone at once", "node: api-1", "node: api-1\naudit: {keep_days: 1s}", "audit.keep_days"},
 		{"no data folder", "data_dir: /var/lib/sluice", "", "data_dir"},
 		{"no domains", goodConfig[strings.Index(goodConfig, "hsm:"):], "", "hsm.domains"},
 		{"relative module", "module: /opt/lib.so, serial", "module: lib.so, serial", "module"},
