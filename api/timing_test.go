@@ -102,7 +102,7 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 // no work on a node, the same price.
 func TestForeignAndMissingObjectsTakeTheSameSteps(t *testing.T) {
 	wiretest.Require(t)
-	service := wiretest.Start(t, t.TempDir())
+	service := wiretest.StartQuiet(t, t.TempDir())
 	w := &world{t: t, operator: service.Operator}
 	w.attach(service.URL, service.Client(), service.Handler)
 	compared := 0

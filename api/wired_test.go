@@ -10,7 +10,7 @@ import (
 // SoftHSM tokens, SQLite, scheduler, quota and journal.
 func TestWholeService(t *testing.T) {
 	wiretest.Require(t)
-	service := wiretest.Start(t, t.TempDir())
+	service := wiretest.StartQuiet(t, t.TempDir())
 	w := &world{t: t, operator: service.Operator}
 	w.attach(service.URL, service.Client(), service.Handler)
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -50,6 +51,8 @@ type SignerConfig struct {
 	Log     *slog.Logger
 	// Registerer takes the signer's metrics; nil means none.
 	Registerer prometheus.Registerer
+	// Interval is how often the head is signed, if it changed; 0: every second.
+	Interval time.Duration
 }
 
 // Signer signs the head of a journal each second in which it changed, writes
@@ -123,14 +126,19 @@ func (s *Signer) Signed() (SignedHead, bool) {
 }
 
 func (s *Signer) run(ctx context.Context) {
-	tick := time.NewTicker(signInterval)
-	defer tick.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
-		_ = s.sign(ctx)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
+		}
+		_ = s.sign(ctx)
+		if s.signed.Load() == nil { // nothing is proven yet
+			next.Reset(signInterval)
+		} else {
+			next.Reset(cmp.Or(s.config.Interval, signInterval))
 		}
 	}
 }

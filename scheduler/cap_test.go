@@ -37,6 +37,32 @@ func TestCapIsExactInSlots(t *testing.T) {
 	}
 }
 
+// The service signs its journal's head once a second, on the same slots. A tenant
+// who is alone beside that has all of the others.
+func TestWorkSetAsideMakesNobodyShare(t *testing.T) {
+	w := newWorld(t, 1, capped(CapAuto), Node{ID: "a", Slots: 10})
+	served := 0
+	var sign func()
+	sign = func() {
+		w.submit(&job{Flow: Flow{Tenant: tenantID(9), Weight: 20_000, Aside: true}, size: time.Millisecond, next: func() { served++ }})
+		w.in(time.Second, sign)
+	}
+	sign()
+	w.flood(1, 30, 3*time.Millisecond)
+	for w.now < 5*time.Second {
+		w.run(w.now + 100*time.Millisecond)
+		snap := w.s.Snapshot().Domains[0]
+		for _, tenant := range snap.Tenants {
+			if tenant.Tenant == tenantID(1) && (tenant.Running < 9 || tenant.Over || tenant.Share < 9.9) || snap.Capped {
+				t.Fatalf("after %v: %+v, capped %v", w.now, tenant, snap.Capped)
+			}
+		}
+	}
+	if served < 5 {
+		t.Errorf("the service's own work was served %d times in five seconds", served)
+	}
+}
+
 func TestCapModes(t *testing.T) {
 	tests := []struct {
 		name  string

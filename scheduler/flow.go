@@ -67,6 +67,11 @@ type Flow struct {
 	// because the node that it ran on failed: of its tenant's requests of its
 	// urgency, it stands before those that came later.
 	Waited time.Duration
+	// Aside says that the tenant is nobody's: the service works on its own
+	// account. It is served by its weight like others, but others do not have to
+	// share with it: it makes no cap apply and no share smaller. What a tenant's
+	// first request says counts.
+	Aside bool
 	// Weight is what the tenant bought, in any unit that all tenants share
 	// (credits/s); 0 means DefaultWeight. The newest one counts.
 	Weight  uint32

@@ -59,6 +59,7 @@ type tenant struct {
 	capped   window // over capWindow, of what was used while the cap applied
 	isParked bool
 	parked   Reason
+	aside    bool // see Flow
 
 	presence presence
 	idle     int64 // since when
@@ -132,20 +133,35 @@ func (d *domain) tenantOf(f *Flow) *tenant {
 	t := d.tenants[f.Tenant]
 	if t == nil {
 		t = d.newTenant(f.Tenant)
+		t.aside = f.Aside
 	}
 	if t.weight != weight {
 		d.reweigh(t, weight)
 	}
 	switch t.presence {
 	case forgotten, owing:
-		d.present++
-		d.activeWeight += weight
+		d.count(t, 1)
+		d.weigh(t, weight)
 	case lingering:
-		d.activeWeight += weight
+		d.weigh(t, weight)
 	}
 	d.listOf(t.presence).remove(t)
 	t.presence = active
 	return t
+}
+
+// count and weigh change the number and the weight of the tenants that share
+// with each other, of which t is one unless it stands aside.
+func (d *domain) count(t *tenant, n int) {
+	if !t.aside {
+		d.present += n
+	}
+}
+
+func (d *domain) weigh(t *tenant, weight int64) {
+	if !t.aside {
+		d.activeWeight += weight
+	}
 }
 
 func (d *domain) newTenant(id [16]byte) *tenant {
@@ -165,7 +181,7 @@ func (d *domain) newTenant(id [16]byte) *tenant {
 // reweigh changes t's weight and the sums that it is part of.
 func (d *domain) reweigh(t *tenant, weight int64) {
 	if t.presence == active || t.presence == resting {
-		d.activeWeight += weight - t.weight
+		d.weigh(t, weight-t.weight)
 	}
 	if t.queued > 0 {
 		d.waitingWeight += weight - t.weight
@@ -201,13 +217,13 @@ func (d *domain) leave(t *tenant) {
 func (d *domain) forget() {
 	for t := d.resting.head; t != nil && d.now-t.idle >= int64(shareWindow); t = d.resting.head {
 		d.resting.remove(t)
-		d.activeWeight -= t.weight
+		d.weigh(t, -t.weight)
 		t.presence = lingering
 		d.lingering.push(t)
 	}
 	for t := d.lingering.head; t != nil && d.now-t.idle >= int64(capWindow); t = d.lingering.head {
 		d.lingering.remove(t)
-		d.present--
+		d.count(t, -1)
 		d.retire(t)
 	}
 	if t := d.owing.head; t != nil && d.now-t.idle >= int64(capWindow) {

@@ -141,7 +141,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		return err
 	}
 	a.Policies = engine.Policies
-	slots, err := newSlots(a.Device.Slots(), a.Policies, time.Now)
+	slots, err := newSlots(a.Device.Slots(), a.Policies, a.System.ID, time.Now)
 	if err != nil {
 		return err
 	}

@@ -166,6 +166,9 @@ type JournalConfig struct {
 	// a change takes effect with the next segment. With "sm3" heads are signed
 	// by an SM2 key.
 	Chain string `koanf:"chain"`
+	// SignInterval is how often the head is signed and anchored, if it changed,
+	// 1s (the default) to 1h: what may be cut off unnoticed.
+	SignInterval time.Duration `koanf:"sign_interval"`
 	// Grouped are the operations whose successes are answered before their
 	// entries are on the disk, which they are within 50 ms: a crash can lose
 	// so many. Default none.
@@ -271,6 +274,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Journal.SegmentBytes, DefaultSegmentBytes)
 	setDefault(&c.Journal.ReserveBytes, DefaultReserveBytes)
 	setDefault(&c.Journal.Chain, chainSHA256)
+	setDefault(&c.Journal.SignInterval, time.Second)
 	setDefault(&c.Deletion.RootRotation, DefaultRootRotation)
 	setDefault(&c.Deletion.BackupRetention, DefaultBackupRetention)
 	setDefault(&c.Metrics.TopTenants, DefaultTopTenants)
@@ -321,6 +325,7 @@ func (c *Config) Validate() error {
 	err = audit.CheckGrouped(c.Journal.grouped())
 	check(err == nil, "journal.grouped: %v", err)
 	check(c.Journal.Chain == chainSHA256 || c.Journal.Chain == chainSM3, "journal.chain: must be %s or %s", chainSHA256, chainSM3)
+	check(c.Journal.SignInterval >= time.Second && c.Journal.SignInterval <= time.Hour, "journal.sign_interval: must be 1s to 1h")
 	check(c.Journal.AnchorFile == "" || filepath.IsAbs(c.Journal.AnchorFile), "journal.anchor_file: must be an absolute path")
 	for name, period := range map[string]time.Duration{
 		"root_rotation": c.Deletion.RootRotation, "backup_retention": c.Deletion.BackupRetention} {

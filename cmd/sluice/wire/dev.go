@@ -26,6 +26,8 @@ type Dev struct {
 	TwoOperators bool
 	// Tracing is Config.Tracing; zero: nothing is traced.
 	Tracing TracingConfig
+	// SignInterval is JournalConfig.SignInterval; 0: its default.
+	SignInterval time.Duration
 	// Progress is told what the first start is doing. nil: nobody.
 	Progress func(string)
 
@@ -106,6 +108,9 @@ func (d *Dev) open(ctx context.Context) (*App, *Config, error) {
 	}
 	c := DevConfig(d.Dir)
 	c.TwoOperators = d.TwoOperators
+	if d.SignInterval > 0 {
+		c.Journal.SignInterval = d.SignInterval
+	}
 	// A developer's receivers are on his machine, as everything else is.
 	c.Webhooks.AllowNetworks = []string{"127.0.0.0/8", "::1/128"}
 	c.HSM.Domains = []DomainConfig{*domain}

@@ -59,7 +59,7 @@ func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) 
 	t.Helper()
 	wiretest.Require(t)
 	dir := t.TempDir()
-	dev := &wire.Dev{Dir: dir, Nodes: nodes, Log: slog.New(slog.DiscardHandler)}
+	dev := &wire.Dev{Dir: dir, Nodes: nodes, Log: slog.New(slog.DiscardHandler), SignInterval: time.Hour} // only the tests use the HSMs
 	app, config, err := dev.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -97,6 +97,7 @@ func newFaultyPool(t testing.TB, nodes int, options ...func(*wire.TokenConfig)) 
 	if err := p.app.Policies.Apply(1, policy(t, patient)); err != nil {
 		t.Fatal(err)
 	}
+	wiretest.AwaitSigned(t, p.app, config)
 	api, err := p.app.API("test")
 	if err != nil {
 		t.Fatal(err)

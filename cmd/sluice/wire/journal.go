@@ -82,7 +82,7 @@ func (a *App) startSigner(ctx context.Context) error {
 			s, err := key.Sign(ctx, message)
 			return audit.HeadSignature(s), err
 		},
-		Anchors: anchors, Log: a.log, Registerer: a.Metrics,
+		Anchors: anchors, Log: a.log, Registerer: a.Metrics, Interval: a.config.Journal.SignInterval,
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
@@ -20,15 +21,16 @@ import (
 type slots struct {
 	*scheduler.Scheduler
 	policies *quota.Policies // say what tenants have bought
+	own      uuid.UUID       // the tenant of what the service does by itself
 }
 
-func newSlots(nodes map[kms.NodeID]int, policies *quota.Policies, clock func() time.Time) (slots, error) {
+func newSlots(nodes map[kms.NodeID]int, policies *quota.Policies, own uuid.UUID, clock func() time.Time) (slots, error) {
 	var list []scheduler.Node
 	for id, n := range nodes {
 		list = append(list, node(id, n))
 	}
 	s, err := scheduler.New(list, scheduler.Options{Clock: clock})
-	return slots{s, policies}, err
+	return slots{s, policies, own}, err
 }
 
 // node describes a node. The HSM nodes share their work; the engine in the
@@ -74,7 +76,7 @@ func (s slots) Do(ctx context.Context, f kms.Flow, work func(kms.NodeID)) (kms.T
 	}
 	var why scheduler.Explanation
 	flow := scheduler.Flow{
-		Tenant: f.Tenant, Nodes: nodes, MaxWait: longest, Waited: f.Waited, Urgency: urgencies[f.Urgency],
+		Tenant: f.Tenant, Nodes: nodes, MaxWait: longest, Waited: f.Waited, Aside: f.Tenant == s.own, Urgency: urgencies[f.Urgency],
 		Weight: uint32(s.policies.CreditsPerSecond(f.Tenant, f.Tier)), Class: classes[class],
 		Op: operation(f.Cost), Prior: time.Duration(f.Cost/kms.Credit) * creditTime, Explain: &why,
 	}

@@ -21,7 +21,7 @@ func newTestSlots(t *testing.T, nodes map[kms.NodeID]int) slots {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newSlots(nodes, policies, time.Now)
+	s, err := newSlots(nodes, policies, uuid.Nil(), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func BenchmarkTurn(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := newSlots(map[kms.NodeID]int{"n": 4}, policies, time.Now)
+	s, err := newSlots(map[kms.NodeID]int{"n": 4}, policies, uuid.Nil(), time.Now)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/required"
@@ -42,20 +43,43 @@ func Require(t testing.TB) {
 // when the test ends. The first start in a folder takes seconds.
 func Start(t testing.TB, dir string) *Service {
 	t.Helper()
-	return start(t, dir, false)
+	return start(t, &wire.Dev{Dir: dir})
+}
+
+// StartQuiet is Start of a service that from then on does nothing with its HSMs
+// but what it is asked for: its journal's head is signed, and then not again for
+// an hour.
+func StartQuiet(t testing.TB, dir string) *Service {
+	t.Helper()
+	s := start(t, &wire.Dev{Dir: dir, SignInterval: time.Hour})
+	AwaitSigned(t, s.App, s.Config)
+	return s
+}
+
+// AwaitSigned returns when the head of a service's journal was signed once.
+func AwaitSigned(t testing.TB, app *wire.App, config *wire.Config) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		if heads, err := wire.Anchors(t.Context(), app.Store, config.Node); err == nil && len(heads) > 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the journal's head is not signed")
+		}
+	}
 }
 
 // StartTwoOperators is Start of a service where what destroys takes two
 // operators.
 func StartTwoOperators(t testing.TB, dir string) *Service {
 	t.Helper()
-	return start(t, dir, true)
+	return start(t, &wire.Dev{Dir: dir, TwoOperators: true})
 }
 
-func start(t testing.TB, dir string, twoOperators bool) *Service {
+func start(t testing.TB, dev *wire.Dev) *Service {
 	t.Helper()
 	Require(t)
-	s, err := open(dir, twoOperators)
+	s, err := open(dev)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +92,11 @@ func start(t testing.TB, dir string, twoOperators bool) *Service {
 }
 
 // Open is Start for callers that share a service among tests; they Close it.
-func Open(dir string) (*Service, error) { return open(dir, false) }
+func Open(dir string) (*Service, error) { return open(&wire.Dev{Dir: dir}) }
 
-func open(dir string, twoOperators bool) (*Service, error) {
-	dev := &wire.Dev{Dir: dir, Nodes: 2, Log: slog.New(slog.DiscardHandler), TwoOperators: twoOperators}
+func open(dev *wire.Dev) (*Service, error) {
+	dir := dev.Dir
+	dev.Nodes, dev.Log = 2, slog.New(slog.DiscardHandler)
 	app, config, err := dev.Open(context.Background())
 	if err != nil {
 		return nil, err
