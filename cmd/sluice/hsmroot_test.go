@@ -162,9 +162,9 @@ func TestRootsAreReplacedByTheCommands(t *testing.T) {
 		want string
 	}{
 		{[]string{"backup-check", "--ceremony", ceremony}, 0, "1 2"},
-		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "1", "--yes"}, 1, "2 tenants and 0 versions of keys are stored"},
+		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "1", "--yes"}, 1, "2 tenants and 1 versions of keys are stored"},
 		{[]string{"rewrap", "--config", settings, "--ceremony", ceremony, "--batch", "1001", "--yes"}, 1, "1 to 1000"},
-		{[]string{"rewrap", "--config", settings, "--ceremony", ceremony, "--yes"}, 0, "2 sealing keys and 0 versions were rewrapped"},
+		{[]string{"rewrap", "--config", settings, "--ceremony", ceremony, "--yes"}, 0, "2 sealing keys and 1 versions were rewrapped"},
 		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "2", "--yes"}, 1, "not an earlier one"},
 		{[]string{"retire-root", "--config", settings, "--ceremony", ceremony, "--generation", "1", "--yes"}, 0, "generation 1 are gone"},
 		{[]string{"backup-check", "--ceremony", ceremony}, 0, "2            ok"},

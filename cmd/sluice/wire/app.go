@@ -187,13 +187,8 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	a.startAlarms(seen, slots.Snapshot)
 	quotas.start(a.tenantOfLedger)
-	// Before the signer, which may make its key: what it has begun is no change
-	// that a crash left.
 	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
 	if err != nil {
-		return err
-	}
-	if err := a.startSigner(ctx); err != nil {
 		return err
 	}
 	_, err = a.Service.Reconcile(ctx, intents)
@@ -212,8 +207,13 @@ func (a *App) tenantOfLedger(id uuid.UUID) (*kms.Tenant, error) {
 	return tenant, err
 }
 
-// startOwn starts what the service does by itself.
+// startOwn starts what the service does by itself: after the changes that a
+// crash left were closed, and not for work on roots, which closes the HSMs
+// before it ends.
 func (a *App) startOwn(ctx context.Context) error {
+	if err := a.startSigner(ctx); err != nil {
+		return err
+	}
 	nodes, err := a.Service.StartNodeSync(ctx)
 	if err != nil {
 		return err

@@ -125,7 +125,7 @@ func TestServiceRunsWhileItsRootsAreReplaced(t *testing.T) {
 			}
 		}
 	}
-	rewrapIsInTheJournal(t, config.Journal.Dir+"-roots", journalOfRoots{tenants: 2, versions: 13, rewraps: 2, retired: 1})
+	rewrapIsInTheJournal(t, config.Journal.Dir+"-roots", journalOfRoots{tenants: 2, versions: 14, rewraps: 3, retired: 1})
 }
 
 // rewrapWithInterruption ends a rewrapping in the middle and repeats it.
