@@ -59,9 +59,10 @@ func TestHottestKeysLeaveANodeThatStaysOverloaded(t *testing.T) {
 	step(began, busy)
 	// Two keys take most of the time; six are used now and then.
 	for i, k := range keys {
-		encrypts(t, p, "node-1", k, 5)
+		encrypts(t, p, "node-1", k, 1)
+		p.Heat("node-1", k.Versions[0].ID, 10*time.Millisecond)
 		if i < 2 {
-			encrypts(t, p, "node-1", k, 400)
+			p.Heat("node-1", k.Versions[0].ID, time.Second)
 		}
 	}
 	step(began.Add(59*time.Second), busy)

@@ -217,6 +217,12 @@ var unopenedWork = map[string]string{
 	"PutJournalHead":  "the HSM has signed it",
 	"JournalHeads":    "the HSM has signed them",
 	"PutSystemSecret": "holds the row key",
+	"Ship":            "the trail has no codes: the journal counts",
+	"Shipped":         "the trail has no codes",
+	"ShippedNodes":    "the trail has no codes",
+	"TrailEntries":    "the trail has no codes",
+	"TrimTrail":       "the trail has no codes",
+	"Usage":           "the trail has no codes",
 }
 
 var (
