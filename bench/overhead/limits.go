@@ -55,6 +55,6 @@ func liftLimits(p *process, data string) error {
 	if err != nil {
 		return err
 	}
-	_, err = operator.PutPolicy(ctx, client.PutPolicyInput{Document: lifted, Previous: uint32(now.Stored), Comment: "a benchmark of throughput"})
+	_, err = operator.PutPolicy(ctx, client.PutPolicyInput{Force: true, Document: lifted, Previous: uint32(now.Stored), Comment: "a benchmark of throughput"})
 	return err
 }
