@@ -127,7 +127,9 @@ func TestStandbyNodeTakesOverWhatTheActiveOneCannotServe(t *testing.T) {
 	l.await(t, "up again", func() bool { return p.node(0).State == kms.NodeUp })
 	l.end(t)
 
-	l = p.load(t, 2*engines)
+	// So many that waiting for the active node costs more than loading a key on
+	// the other.
+	l = p.load(t, 8*engines)
 	l.after(200)
 	before = worked(p.modules[1])
 	l.after(400)
