@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json/v2"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/sluice-kms/sluice/bench/limits"
 	"github.com/sluice-kms/sluice/client"
 )
 
@@ -21,12 +20,8 @@ var tiers = map[client.Tier]int{"platinum": 4, "gold": 2, "silver": 1}
 // from it.
 const partCredits = 100_000
 
-// The other limits, at the policy's largest.
-const (
-	benchBurst       = 4_000_000
-	benchDay         = 90_000_000_000
-	benchConcurrency = 65_536
-)
+// benchBurst is the policy's largest.
+const benchBurst = 4_000_000
 
 // keysEach is the number of a tenant's keys: enough for every node to be home
 // of some.
@@ -88,33 +83,14 @@ func connectOperator(address, data string) (*client.Client, error) {
 
 // setPolicy gives the tiers their weights and lifts the limits.
 func setPolicy(ctx context.Context, operator *client.Client) error {
-	now, err := operator.GetPolicy(ctx)
-	if err != nil {
-		return err
-	}
-	var document map[string]any
-	if err := json.Unmarshal(now.Document, &document); err != nil {
-		return fmt.Errorf("reading the policy: %w", err)
-	}
-	all, _ := document["tiers"].(map[string]any)
+	changes := make(map[client.Tier]map[string]any, len(tiers))
 	for tier, part := range tiers {
-		limits, ok := all[string(tier)].(map[string]any)
-		if !ok {
-			return errors.New("the policy has no tier " + string(tier))
-		}
-		for name, value := range map[string]any{
+		changes[tier] = map[string]any{
 			"credits_per_second": part * partCredits, "burst_credits": benchBurst, "requests_per_second": 0, "burst_requests": 0,
-			"day_credits": benchDay, "concurrency": benchConcurrency, "key_percent": 100, "ramp_from_percent": 100,
-		} {
-			limits[name] = value
+			"day_credits": limits.Day, "concurrency": limits.Concurrency, "key_percent": 100, "ramp_from_percent": 100,
 		}
 	}
-	changed, err := json.Marshal(document)
-	if err != nil {
-		return err
-	}
-	_, err = operator.PutPolicy(ctx, client.PutPolicyInput{Document: changed, Previous: uint32(now.Stored), Comment: "the isolation bench", Force: true})
-	return err
+	return limits.Set(ctx, operator, "the isolation bench", changes)
 }
 
 // enrol makes a tenant with its credential and keys, and uses each key once.

@@ -1,0 +1,46 @@
+// Package limits changes what the tiers of a service may use, for benchmarks in
+// which no quota shall be what bounds a load.
+package limits
+
+import (
+	"context"
+	"encoding/json/v2"
+	"fmt"
+
+	"github.com/sluice-kms/sluice/client"
+)
+
+// The largest that a policy can have.
+const (
+	Day         = 90_000_000_000
+	Concurrency = 65_536
+)
+
+// Set puts the policy in force with other limits for some tiers, by the names of
+// the policy's fields. It sells more than the HSMs can do.
+func Set(ctx context.Context, operator *client.Client, comment string, tiers map[client.Tier]map[string]any) error {
+	now, err := operator.GetPolicy(ctx)
+	if err != nil {
+		return err
+	}
+	var document map[string]any
+	if err := json.Unmarshal(now.Document, &document); err != nil {
+		return fmt.Errorf("reading the policy: %w", err)
+	}
+	all, _ := document["tiers"].(map[string]any)
+	for tier, changes := range tiers {
+		limits, ok := all[string(tier)].(map[string]any)
+		if !ok {
+			return fmt.Errorf("the policy has no tier %s", tier)
+		}
+		for name, value := range changes {
+			limits[name] = value
+		}
+	}
+	changed, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	_, err = operator.PutPolicy(ctx, client.PutPolicyInput{Document: changed, Previous: uint32(now.Stored), Comment: comment, Force: true})
+	return err
+}
