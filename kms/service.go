@@ -323,7 +323,6 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 	// The end of the client's patience does not end the call; the device
 	// bounds its time.
 	work := context.Background()
-	began := s.clock()
 	for tried := 1; ; tried++ {
 		var execErr error
 		turn, err := s.scheduler.Do(ctx, flow, func(node NodeID) {
@@ -341,7 +340,7 @@ func (s *Service) dispatch(ctx context.Context, t *Ticket, k deviceStep) error {
 			return execErr
 		}
 		// It had its turn: where it goes now it stands by when it came.
-		flow.Waited = s.clock().Sub(began)
+		flow.Waited = s.clock().Sub(t.Received)
 		failed := t.Node
 		flow.Nodes = slices.DeleteFunc(slices.Clone(flow.Nodes), func(n NodeID) bool { return n == failed })
 		if len(flow.Nodes) == 0 {

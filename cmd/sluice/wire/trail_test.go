@@ -1,9 +1,7 @@
 package wire_test
 
 import (
-	"encoding/json/v2"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"net/url"
@@ -25,28 +23,8 @@ type trailSite struct {
 
 func (s *trailSite) call(t *testing.T, method, path, token, body string) (int, map[string]any) {
 	t.Helper()
-	req, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var fields map[string]any
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		t.Fatalf("%s: %v", raw, err)
-	}
-	return resp.StatusCode, fields
+	status, _, fields := raw(t, s.Service, token, method, path, body)
+	return status, fields
 }
 
 func (s *trailSite) must(t *testing.T, method, path, token, body string) map[string]any {
