@@ -79,8 +79,9 @@ func (p *pool) want(i, wanted int, weight int64) {
 	s.wanted, s.weight = wanted, weight
 }
 
-// parts are what the processes have now.
+// parts are what the processes have when all have done what is due now.
 func (p *pool) parts() (parts []int, together int) {
+	synctest.Wait()
 	for _, s := range p.sharers {
 		s.mu.Lock()
 		parts = append(parts, s.part)
@@ -88,6 +89,16 @@ func (p *pool) parts() (parts []int, together int) {
 		s.mu.Unlock()
 	}
 	return parts, together
+}
+
+// leave ends a process; what it had is nobody's.
+func (p *pool) leave(i int) {
+	s := p.sharers[i]
+	s.stop()
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.part = 0
 }
 
 func (p *pool) close() {
@@ -126,9 +137,7 @@ func TestSlotsOfATokenGoByTheWeightOfTheWork(t *testing.T) {
 		expect("by equal weights", 8, 8)
 		p.want(0, 2, 9000)
 		expect("one wants little", 3, 13)
-		p.sharers[0].stop()
-		time.Sleep(time.Second)
-		p.sharers[0].part = 0
+		p.leave(0)
 		expect("one has left", 0, 16)
 	})
 }
