@@ -34,7 +34,7 @@ var trailParameters = append([]Parameter{
 	{Name: "component", Doc: "Of this component"},
 	{Name: "api_node", Doc: "Of this API node's journal"},
 	{Name: "order", Values: []string{orderNewest, orderArrival}, Default: orderNewest,
-		Doc: "newest: by time, the latest first; arrival: as they came into the trail, which for each API node is the order of its journal"},
+		Doc: "newest: by time, the latest first; arrival: as they came into the trail, which for each tenant and API node is the order of the journal"},
 	{Name: "after", Doc: "In the order of arrival: begin behind this entry, API_NODE/SEQUENCE, or behind the last one: end"},
 }, pageParameters...)
 

@@ -19,6 +19,17 @@ var errPayload = errors.New("the payload is not an entry in its one encoding")
 // parseEntry reads a payload. It accepts exactly what appendEntry makes: a
 // payload in any other spelling is not the log's.
 func parseEntry(payload []byte) (*kms.Entry, error) {
+	e, err := decodeEntry(payload)
+	if err != nil || !bytes.Equal(appendEntry(make([]byte, 0, len(payload)), e), payload) {
+		return nil, errPayload
+	}
+	return e, nil
+}
+
+// decodeEntry is parseEntry of what this journal wrote itself a moment ago. It
+// is lenient about an explicit zero, a number too large for its field and an
+// escape too many, which do not survive the way back.
+func decodeEntry(payload []byte) (*kms.Entry, error) {
 	p := parser{rest: payload}
 	e := new(kms.Entry)
 	p.expect(`{"t":`)
@@ -64,9 +75,7 @@ func parseEntry(payload []byte) (*kms.Entry, error) {
 	e.Estimate = time.Duration(p.int("est"))
 	e.Grouped = p.flag("grp")
 	p.expect("}")
-	// What the parser was lenient about (an explicit zero, a number too large
-	// for its field, an escape too many) does not survive the way back.
-	if p.failed || len(p.rest) > 0 || !bytes.Equal(appendEntry(make([]byte, 0, len(payload)), e), payload) {
+	if p.failed || len(p.rest) > 0 {
 		return nil, errPayload
 	}
 	return e, nil

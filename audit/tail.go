@@ -100,7 +100,7 @@ func (t *Tail) Read(until uint64, fn func(e *kms.Entry, payload []byte, p Positi
 		if err != nil {
 			return err
 		}
-		e, err := parseEntry(rec.payload)
+		e, err := decodeEntry(rec.payload)
 		if err != nil {
 			return t.reader.corrupt(rec.position.Offset, rec.position.Sequence, FaultPayload)
 		}

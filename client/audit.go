@@ -109,7 +109,7 @@ type AuditQuery struct {
 	Component  string
 	APINode    string
 	// ByArrival gives entries as they came into the trail, which for each API
-	// node is the order of its journal, instead of the newest first. After
+	// tenant and node is the order of the journal, instead of the newest first. After
 	// begins behind the entry with that Position, or, as "end", behind the last.
 	ByArrival bool
 	After     string

@@ -254,13 +254,14 @@ type TrailDriver interface {
 	// there are, and adds the usage, together. ErrStale when the row is not what
 	// it must be.
 	Ship(context.Context, ShipParams) error
-	// NewestAuditEntries returns entries by time, then ordinal, descending.
+	// NewestAuditEntries returns rows by time, then ordinal, descending.
 	NewestAuditEntries(context.Context, NewestAuditEntriesParams) ([]*AuditEntryRow, error)
-	// ArrivedAuditEntries returns entries by ordinal.
+	// ArrivedAuditEntries returns rows by ordinal.
 	ArrivedAuditEntries(context.Context, ArrivedAuditEntriesParams) ([]*AuditEntryRow, error)
 	// AuditEntriesOfRequest returns them as NewestAuditEntries does.
 	AuditEntriesOfRequest(context.Context, AuditEntriesOfRequestParams) ([]*AuditEntryRow, error)
-	AuditEntryOrdinal(context.Context, AuditEntryOrdinalParams) (Integer, error)
+	// AuditEntriesAt returns rows in any order.
+	AuditEntriesAt(context.Context, AuditEntriesAtParams) ([]*AuditEntryRow, error)
 	// LastOrdinal returns the highest ordinal ever given, 0 for none.
 	LastOrdinal(context.Context) (Integer, error)
 	// Usage returns rows ordered by all their columns.

@@ -26,12 +26,19 @@ type (
 		Entries       []AuditEntryRecord
 		Usage         []UsageRecord // ordered by its key
 	}
-	// AuditEntryRecord is an entry as it is written.
+	// AuditEntryRecord is a row as it is written: an entry, or several that are
+	// in its payload. Then what names one entry is the first one's, and the
+	// later or last one's the last one's.
 	AuditEntryRecord struct {
+		Entries      int // in the row
+		Since        Timestamp
+		LastSequence uint64
+		LastRequest  uuid.UUID
+
 		Sequence   uint64
 		Tenant     uuid.UUID
-		Time       Timestamp
-		Request    uuid.UUID
+		Time       Timestamp // the latest one
+		Request    uuid.UUID // the lowest one
 		Project    string
 		Component  string
 		Op         string
@@ -40,9 +47,10 @@ type (
 		Outcome    string
 		Payload    []byte
 	}
-	// AuditEntryRow is an entry as it was found.
+	// AuditEntryRow is a row as it was found. Entries is 1 where it is NULL.
 	AuditEntryRow struct {
 		Ordinal    Integer
+		Entries    Integer
 		Node       Text
 		Sequence   Integer
 		Tenant     Bytes
@@ -52,14 +60,15 @@ type (
 		Op         Text
 		Key        Bytes
 		Credential Bytes
+		Request    Bytes
 		Outcome    Text
 		Payload    Bytes
 	}
-	// NewestAuditEntriesParams asks for entries since From that come before the
-	// place of Time and Ordinal. Tenant nil: of all.
+	// NewestAuditEntriesParams asks for rows with entries from From to Until
+	// that come before the place of Time and Ordinal. Tenant nil: of all.
 	NewestAuditEntriesParams struct {
 		Tenant        *uuid.UUID
-		From          Timestamp
+		From, Until   Timestamp
 		BeforeTime    Timestamp
 		BeforeOrdinal int64
 		Limit         int
@@ -69,15 +78,20 @@ type (
 		AfterOrdinal int64
 		Limit        int
 	}
+	// AuditEntriesOfRequestParams asks for the rows that name a request, and
+	// for those with entries from From to Until that may hold it.
 	AuditEntriesOfRequestParams struct {
-		Tenant  *uuid.UUID
-		Request uuid.UUID
-		Limit   int
+		Tenant      *uuid.UUID
+		Request     uuid.UUID
+		From, Until Timestamp
+		Limit       int
 	}
-	AuditEntryOrdinalParams struct {
-		Tenant   *uuid.UUID
-		Node     string
-		Sequence uint64
+	// AuditEntriesAtParams asks for the rows of a node that may hold Sequence:
+	// they begin at After or later.
+	AuditEntriesAtParams struct {
+		Tenant          *uuid.UUID
+		Node            string
+		After, Sequence uint64
 	}
 
 	// UsageRecord is usage that is added to what there is of its key.

@@ -82,7 +82,8 @@ const (
 	// NewestFirst is by the time of the entries, the latest first.
 	NewestFirst TrailOrder = iota
 	// ByArrival is that in which entries came into the trail, which for each
-	// node is that of its journal: who goes on from a position misses none.
+	// tenant and node is that of the journal. Who goes on from a position
+	// misses none.
 	ByArrival
 )
 

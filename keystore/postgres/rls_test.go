@@ -182,9 +182,10 @@ func TestTheTenantEndsWithItsTransaction(t *testing.T) {
 func TestFunctionsOfTheOwnerAreTheListedOnes(t *testing.T) {
 	admin := openSQL(t, newDatabase(t).Admin)
 	got := queryStrings(t, admin, `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY 1`)
-	want := []string{"add_usage", "arrived_audit_entries", "audit_entries_of_request", "claim_deliveries", "delete_audit_entries",
+	want := []string{"add_usage", "arrived_audit_entries", "audit_entries_at", "audit_entries_of_request",
+		"audit_entries_of_request", "claim_deliveries", "delete_audit_entries",
 		"delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "delete_usage", "due_deletions", "due_keys", "due_keys",
-		"newest_audit_entries", "ordinal_of_audit_entry", "record_change", "store_audit_entries", "tenant_of_credential", "tenant_of_name",
+		"newest_audit_entries", "newest_audit_entries", "ordinal_of_audit_entry", "record_change", "store_audit_entries", "store_audit_entries", "tenant_of_credential", "tenant_of_name",
 		"tenant_of_request", "tenants_after", "usage_of_all"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q run as the owner, want %q", got, want)

@@ -21,23 +21,27 @@ const (
 	takeOrdinals   = `UPDATE shipping SET last = last + $1 WHERE one RETURNING last - $1`
 	selectLast     = `SELECT last FROM shipping WHERE one`
 
-	storeAuditEntries = `SELECT store_audit_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
-	addUsage          = `SELECT add_usage($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
+	storeAuditEntries = `SELECT store_audit_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+		$14, $15, $16, $17)`
+	addUsage = `SELECT add_usage($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`
 
-	auditColumns = `ordinal, node, sequence, tenant, time, project, component, op, key_id, credential, outcome, payload`
+	auditColumns = `ordinal, entries, node, sequence, tenant, time, project, component, op, key_id, credential, request, outcome, payload`
 
 	newestAuditEntries = `SELECT ` + auditColumns + ` FROM audit_entries
-		WHERE tenant = $1 AND time >= $2 AND (time, ordinal) < ($3, $4) ORDER BY time DESC, ordinal DESC LIMIT $5`
+		WHERE tenant = $1 AND time >= $2 AND coalesce(since, time) <= $3 AND (time, ordinal) < ($4, $5) ORDER BY time DESC, ordinal DESC LIMIT $6`
 	arrivedAuditEntries   = `SELECT ` + auditColumns + ` FROM audit_entries WHERE tenant = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3`
 	auditEntriesOfRequest = `SELECT ` + auditColumns + ` FROM audit_entries WHERE tenant = $1 AND request = $2
-		ORDER BY time DESC, ordinal DESC LIMIT $3`
-	auditEntryOrdinal = `SELECT ordinal FROM audit_entries WHERE tenant = $1 AND node = $2 AND sequence = $3`
+		UNION ALL SELECT ` + auditColumns + ` FROM audit_entries
+		WHERE tenant = $1 AND time >= $3 AND time <= $4::timestamptz + interval '10 seconds' AND since <= $4 AND request < $2 AND last_request >= $2
+		ORDER BY time DESC, ordinal DESC LIMIT $5`
+	auditEntriesAt = `SELECT ` + auditColumns + ` FROM audit_entries
+		WHERE tenant = $1 AND node = $2 AND sequence > $3 AND sequence <= $4 AND coalesce(last_sequence, sequence) >= $4`
 
 	// Operators read those of all tenants.
-	newestAuditEntriesOfAll  = `SELECT ` + auditColumns + ` FROM newest_audit_entries($1, $2, $3, $4)`
+	newestAuditEntriesOfAll  = `SELECT ` + auditColumns + ` FROM newest_audit_entries($1, $2, $3, $4, $5)`
 	arrivedAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM arrived_audit_entries($1, $2)`
-	auditEntriesOfAnyRequest = `SELECT ` + auditColumns + ` FROM audit_entries_of_request($1, $2)`
-	anyAuditEntryOrdinal     = `SELECT ordinal_of_audit_entry($1, $2)`
+	auditEntriesOfAnyRequest = `SELECT ` + auditColumns + ` FROM audit_entries_of_request($1, $2, $3, $4)`
+	anyAuditEntriesAt        = `SELECT ` + auditColumns + ` FROM audit_entries_at($1, $2, $3)`
 
 	usageColumns = `SELECT start, CASE WHEN $1::boolean THEN tenant END, CASE WHEN $2::boolean THEN project END,
 		CASE WHEN $3::boolean THEN component END, CASE WHEN $4::boolean THEN key_id END, CASE WHEN $5::boolean THEN algorithm END,
@@ -124,6 +128,10 @@ func entryArguments(node string, before int64, rows []keystore.AuditEntryRecord)
 		column(rows, func(r *row) pgtype.UUID { return id(r.Credential) }),
 		column(rows, func(r *row) string { return r.Outcome }),
 		column(rows, func(r *row) []byte { return r.Payload }),
+		column(rows, func(r *row) int64 { return int64(r.Entries) }),
+		column(rows, func(r *row) time.Time { return moment(r.Since) }),
+		column(rows, func(r *row) int64 { return int64(r.LastSequence) }),
+		column(rows, func(r *row) pgtype.UUID { return id(r.LastRequest) }),
 	}
 }
 
@@ -152,8 +160,8 @@ func (db *DB) listAuditEntries(ctx context.Context, tenant uuid.UUID, statement 
 	err = db.list(ctx, tenant, func(rows pgx.Rows) error {
 		r := new(keystore.AuditEntryRow)
 		all = append(all, r)
-		return rows.Scan(&r.Ordinal, &r.Node, &r.Sequence, idColumn{&r.Tenant}, timeColumn{&r.Time}, &r.Project, &r.Component, &r.Op,
-			idColumn{&r.Key}, idColumn{&r.Credential}, &r.Outcome, &r.Payload)
+		return rows.Scan(&r.Ordinal, &r.Entries, &r.Node, &r.Sequence, idColumn{&r.Tenant}, timeColumn{&r.Time}, &r.Project, &r.Component,
+			&r.Op, idColumn{&r.Key}, idColumn{&r.Credential}, idColumn{&r.Request}, &r.Outcome, &r.Payload)
 	}, statement, args...)
 	return all, err
 }
@@ -161,9 +169,10 @@ func (db *DB) listAuditEntries(ctx context.Context, tenant uuid.UUID, statement 
 // NewestAuditEntries implements keystore.TrailDriver.
 func (db *DB) NewestAuditEntries(ctx context.Context, p keystore.NewestAuditEntriesParams) ([]*keystore.AuditEntryRow, error) {
 	if p.Tenant == nil {
-		return db.listAuditEntries(ctx, everybody, newestAuditEntriesOfAll, moment(p.From), moment(p.BeforeTime), p.BeforeOrdinal, p.Limit)
+		return db.listAuditEntries(ctx, everybody, newestAuditEntriesOfAll, moment(p.From), moment(p.Until), moment(p.BeforeTime), p.BeforeOrdinal, p.Limit)
 	}
-	return db.listAuditEntries(ctx, *p.Tenant, newestAuditEntries, id(*p.Tenant), moment(p.From), moment(p.BeforeTime), p.BeforeOrdinal, p.Limit)
+	return db.listAuditEntries(ctx, *p.Tenant, newestAuditEntries, id(*p.Tenant), moment(p.From), moment(p.Until),
+		moment(p.BeforeTime), p.BeforeOrdinal, p.Limit)
 }
 
 // ArrivedAuditEntries implements keystore.TrailDriver.
@@ -177,22 +186,17 @@ func (db *DB) ArrivedAuditEntries(ctx context.Context, p keystore.ArrivedAuditEn
 // AuditEntriesOfRequest implements keystore.TrailDriver.
 func (db *DB) AuditEntriesOfRequest(ctx context.Context, p keystore.AuditEntriesOfRequestParams) ([]*keystore.AuditEntryRow, error) {
 	if p.Tenant == nil {
-		return db.listAuditEntries(ctx, everybody, auditEntriesOfAnyRequest, id(p.Request), p.Limit)
+		return db.listAuditEntries(ctx, everybody, auditEntriesOfAnyRequest, id(p.Request), moment(p.From), moment(p.Until), p.Limit)
 	}
-	return db.listAuditEntries(ctx, *p.Tenant, auditEntriesOfRequest, id(*p.Tenant), id(p.Request), p.Limit)
+	return db.listAuditEntries(ctx, *p.Tenant, auditEntriesOfRequest, id(*p.Tenant), id(p.Request), moment(p.From), moment(p.Until), p.Limit)
 }
 
-// AuditEntryOrdinal implements keystore.TrailDriver.
-func (db *DB) AuditEntryOrdinal(ctx context.Context, p keystore.AuditEntryOrdinalParams) (ordinal keystore.Integer, err error) {
-	if p.Tenant != nil {
-		err = db.row(ctx, *p.Tenant, []any{&ordinal}, auditEntryOrdinal, id(*p.Tenant), p.Node, int64(p.Sequence))
-		return ordinal, err
+// AuditEntriesAt implements keystore.TrailDriver.
+func (db *DB) AuditEntriesAt(ctx context.Context, p keystore.AuditEntriesAtParams) ([]*keystore.AuditEntryRow, error) {
+	if p.Tenant == nil {
+		return db.listAuditEntries(ctx, everybody, anyAuditEntriesAt, p.Node, int64(p.After), int64(p.Sequence))
 	}
-	err = db.row(ctx, everybody, []any{&ordinal}, anyAuditEntryOrdinal, p.Node, int64(p.Sequence))
-	if err == nil && ordinal.Null {
-		err = keystore.ErrMissing
-	}
-	return ordinal, err
+	return db.listAuditEntries(ctx, *p.Tenant, auditEntriesAt, id(*p.Tenant), p.Node, int64(p.After), int64(p.Sequence))
 }
 
 // LastOrdinal implements keystore.TrailDriver.

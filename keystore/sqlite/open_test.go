@@ -214,7 +214,7 @@ var statementsWithoutTenant = map[string]string{
 	"newestAuditEntriesOfAll":           "operators'",
 	"arrivedAuditEntriesOfAll":          "operators'",
 	"auditEntriesOfAnyRequest":          "operators'",
-	"anyAuditEntryOrdinal":              "operators'",
+	"anyAuditEntriesAt":                 "operators'",
 	"selectUsageOfAll":                  "operators'",
 	"deleteAuditEntries":                "housekeeping",
 	"deleteUsage":                       "housekeeping",

@@ -17,7 +17,7 @@ var (
 		selectNewestPolicy, selectPolicy, listPolicies, listJournalHeads, selectWebhook, listWebhooks,
 		selectRequestRecord, selectAnyRequestRecord,
 		selectShipped, listShipped, selectLastOrder, newestAuditEntries, newestAuditEntriesOfAll, arrivedAuditEntries, arrivedAuditEntriesOfAll,
-		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntryOrdinal, anyAuditEntryOrdinal, selectUsage, selectUsageOfAll,
+		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntriesAt, anyAuditEntriesAt, selectUsage, selectUsageOfAll,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{

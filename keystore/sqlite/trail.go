@@ -16,23 +16,32 @@ const (
 	selectLastOrder = `SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'audit_entries'), 0)`
 
 	insertAuditEntry = `INSERT INTO audit_entries
-		(node, sequence, tenant, time, request, project, component, op, key_id, credential, outcome, payload)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		(node, sequence, tenant, time, request, project, component, op, key_id, credential, outcome, payload,
+			entries, since, last_sequence, last_request)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	auditColumns = `ordinal, node, sequence, tenant, time, project, component, op, key_id, credential, outcome, payload`
+	auditColumns = `ordinal, entries, node, sequence, tenant, time, project, component, op, key_id, credential, request, outcome, payload`
 
-	newestAuditEntries = `SELECT ` + auditColumns + ` FROM audit_entries
-		WHERE tenant = ? AND time >= ? AND (time, ordinal) < (?, ?) ORDER BY time DESC, ordinal DESC LIMIT ?`
-	newestAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM audit_entries
-		WHERE time >= ? AND (time, ordinal) < (?, ?) ORDER BY time DESC, ordinal DESC LIMIT ?`
+	newestAuditEntries = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_of_tenant
+		WHERE tenant = ? AND time >= ? AND coalesce(since, time) <= ? AND (time, ordinal) < (?, ?) ORDER BY time DESC, ordinal DESC LIMIT ?`
+	newestAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_by_time
+		WHERE time >= ? AND coalesce(since, time) <= ? AND (time, ordinal) < (?, ?) ORDER BY time DESC, ordinal DESC LIMIT ?`
 	arrivedAuditEntries      = `SELECT ` + auditColumns + ` FROM audit_entries WHERE tenant = ? AND ordinal > ? ORDER BY ordinal LIMIT ?`
 	arrivedAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM audit_entries WHERE ordinal > ? ORDER BY ordinal LIMIT ?`
 	auditEntriesOfRequest    = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_by_request
-		WHERE request = ? AND tenant = ? ORDER BY time DESC, ordinal DESC LIMIT ?`
-	auditEntriesOfAnyRequest = `SELECT ` + auditColumns + ` FROM audit_entries WHERE request = ? ORDER BY time DESC, ordinal DESC LIMIT ?`
-	auditEntryOrdinal        = `SELECT ordinal FROM audit_entries INDEXED BY sqlite_autoindex_audit_entries_1
-		WHERE node = ? AND sequence = ? AND tenant = ?`
-	anyAuditEntryOrdinal = `SELECT ordinal FROM audit_entries WHERE node = ? AND sequence = ?`
+		WHERE request = ?1 AND tenant = ?2
+		UNION ALL SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_of_tenant
+		WHERE tenant = ?2 AND time >= ?3 AND time <= ?4 + 10000000 AND since <= ?4 AND request < ?1 AND last_request >= ?1
+		ORDER BY time DESC, ordinal DESC LIMIT ?5`
+	auditEntriesOfAnyRequest = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_by_request
+		WHERE request = ?1
+		UNION ALL SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_by_time
+		WHERE time >= ?2 AND time <= ?3 + 10000000 AND since <= ?3 AND request < ?1 AND last_request >= ?1
+		ORDER BY time DESC, ordinal DESC LIMIT ?4`
+	auditEntriesAt = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY sqlite_autoindex_audit_entries_1
+		WHERE node = ? AND sequence > ? AND sequence <= ? AND coalesce(last_sequence, sequence) >= ? AND tenant = ?`
+	anyAuditEntriesAt = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY sqlite_autoindex_audit_entries_1
+		WHERE node = ? AND sequence > ? AND sequence <= ? AND coalesce(last_sequence, sequence) >= ?`
 
 	addUsage = `INSERT INTO usage_rollups (granularity, tenant, start, project, component, key_id, algorithm, op, reason, policy,
 			requests, charged, bytes, slot, wait)
@@ -96,7 +105,7 @@ func (db *DB) Ship(ctx context.Context, p keystore.ShipParams) error {
 		for i := range p.Entries {
 			e := &p.Entries[i]
 			if _, err := insert.ExecContext(ctx, p.Node, int64(e.Sequence), e.Tenant[:], e.Time, e.Request[:], e.Project, e.Component,
-				e.Op, e.Key[:], e.Credential[:], e.Outcome, e.Payload); err != nil {
+				e.Op, e.Key[:], e.Credential[:], e.Outcome, e.Payload, e.Entries, e.Since, int64(e.LastSequence), e.LastRequest[:]); err != nil {
 				return err
 			}
 		}
@@ -116,8 +125,8 @@ func (db *DB) listAuditEntries(ctx context.Context, statement string, args ...an
 	err = db.list(ctx, func(rows *sql.Rows) error {
 		r := new(keystore.AuditEntryRow)
 		all = append(all, r)
-		return rows.Scan(&r.Ordinal, &r.Node, &r.Sequence, &r.Tenant, &r.Time, &r.Project, &r.Component, &r.Op, &r.Key, &r.Credential,
-			&r.Outcome, &r.Payload)
+		return rows.Scan(&r.Ordinal, &r.Entries, &r.Node, &r.Sequence, &r.Tenant, &r.Time, &r.Project, &r.Component, &r.Op, &r.Key,
+			&r.Credential, &r.Request, &r.Outcome, &r.Payload)
 	}, statement, args...)
 	return all, err
 }
@@ -125,9 +134,9 @@ func (db *DB) listAuditEntries(ctx context.Context, statement string, args ...an
 // NewestAuditEntries implements keystore.TrailDriver.
 func (db *DB) NewestAuditEntries(ctx context.Context, p keystore.NewestAuditEntriesParams) ([]*keystore.AuditEntryRow, error) {
 	if p.Tenant == nil {
-		return db.listAuditEntries(ctx, newestAuditEntriesOfAll, p.From, p.BeforeTime, p.BeforeOrdinal, p.Limit)
+		return db.listAuditEntries(ctx, newestAuditEntriesOfAll, p.From, p.Until, p.BeforeTime, p.BeforeOrdinal, p.Limit)
 	}
-	return db.listAuditEntries(ctx, newestAuditEntries, p.Tenant[:], p.From, p.BeforeTime, p.BeforeOrdinal, p.Limit)
+	return db.listAuditEntries(ctx, newestAuditEntries, p.Tenant[:], p.From, p.Until, p.BeforeTime, p.BeforeOrdinal, p.Limit)
 }
 
 // ArrivedAuditEntries implements keystore.TrailDriver.
@@ -141,19 +150,18 @@ func (db *DB) ArrivedAuditEntries(ctx context.Context, p keystore.ArrivedAuditEn
 // AuditEntriesOfRequest implements keystore.TrailDriver.
 func (db *DB) AuditEntriesOfRequest(ctx context.Context, p keystore.AuditEntriesOfRequestParams) ([]*keystore.AuditEntryRow, error) {
 	if p.Tenant == nil {
-		return db.listAuditEntries(ctx, auditEntriesOfAnyRequest, p.Request[:], p.Limit)
+		return db.listAuditEntries(ctx, auditEntriesOfAnyRequest, p.Request[:], p.From, p.Until, p.Limit)
 	}
-	return db.listAuditEntries(ctx, auditEntriesOfRequest, p.Request[:], p.Tenant[:], p.Limit)
+	return db.listAuditEntries(ctx, auditEntriesOfRequest, p.Request[:], p.Tenant[:], p.From, p.Until, p.Limit)
 }
 
-// AuditEntryOrdinal implements keystore.TrailDriver.
-func (db *DB) AuditEntryOrdinal(ctx context.Context, p keystore.AuditEntryOrdinalParams) (ordinal keystore.Integer, err error) {
+// AuditEntriesAt implements keystore.TrailDriver.
+func (db *DB) AuditEntriesAt(ctx context.Context, p keystore.AuditEntriesAtParams) ([]*keystore.AuditEntryRow, error) {
+	args := []any{p.Node, int64(p.After), int64(p.Sequence), int64(p.Sequence)}
 	if p.Tenant == nil {
-		err = db.row(ctx, anyAuditEntryOrdinal, p.Node, int64(p.Sequence)).Scan(&ordinal)
-	} else {
-		err = db.row(ctx, auditEntryOrdinal, p.Node, int64(p.Sequence), p.Tenant[:]).Scan(&ordinal)
+		return db.listAuditEntries(ctx, anyAuditEntriesAt, args...)
 	}
-	return ordinal, db.translate(err)
+	return db.listAuditEntries(ctx, auditEntriesAt, append(args, p.Tenant[:])...)
 }
 
 // LastOrdinal implements keystore.TrailDriver.

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,9 +16,19 @@ import (
 
 // trailEntry makes the n-th entry of a tenant, a second after the one before.
 func trailEntry(tenant uuid.UUID, n int) *kms.Entry {
-	return &kms.Entry{Time: start.Add(time.Duration(n) * time.Second), Phase: kms.PhaseOutcome, RequestID: uuid.NewV7(), Tenant: tenant,
+	at := start.Add(time.Duration(n) * time.Second)
+	return &kms.Entry{Time: at, Phase: kms.PhaseOutcome, RequestID: requestAt(at), Tenant: tenant,
 		Project: "team", Component: "shop", Credential: uuid.UUID{1}, Op: kms.OpSign, Key: uuid.UUID{2}, Spec: kms.SpecSM2, Outcome: "ok",
 		Charged: 12 * kms.Credit, Bytes: 32, SlotTime: time.Millisecond, Wait: time.Microsecond, PolicyVersion: 3}
+}
+
+// requestAt is the id of a request that arrived at a time.
+func requestAt(t time.Time) uuid.UUID {
+	id := uuid.NewV7()
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(t.UnixMilli()))
+	copy(id[:6], ms[2:])
+	return id
 }
 
 // batchOf makes a batch of a node's journal behind a record.
@@ -130,6 +141,7 @@ func testTrail(t *testing.T, open func(*testing.T) keystore.Driver) {
 	})
 	t.Run("NodesShipAtOnceAndNothingIsLostOrDoubled", func(t *testing.T) { testTrailNodes(t, newEnv(t, open(t))) })
 	t.Run("EntriesAreFound", func(t *testing.T) { testTrailQueries(t, newEnv(t, open(t))) })
+	t.Run("EntriesThatAreStoredTogetherAreReadAsIfApart", func(t *testing.T) { testTrailChunks(t, newEnv(t, open(t))) })
 	t.Run("TheTrailIsTrimmedByTime", func(t *testing.T) { testTrailTrim(t, newEnv(t, open(t))) })
 }
 
