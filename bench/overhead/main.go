@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -95,8 +96,8 @@ func run(sluice, thin, calls string, operations []operation, rounds, connections
 		}
 	}
 	fmt.Printf("%d connections, %d rounds of %v, closed loop; the thin wrapper calls the module by %s\n\n", connections, rounds, each, calls)
-	fmt.Println("| operation | thin requests/s | Sluice requests/s | ratio | budget | thin P50 / P99 | Sluice P50 / P99 |")
-	fmt.Println("|---|---|---|---|---|---|---|")
+	fmt.Println("| operation | thin requests/s | Sluice requests/s | ratio | budget | thin P50 / P99 | Sluice P50 / P99 | processor time of the server, thin / Sluice |")
+	fmt.Println("|---|---|---|---|---|---|---|---|")
 	for _, op := range operations {
 		if err := measure(op, server, wrapper, rounds, connections, each); err != nil {
 			return fmt.Errorf("%s: %w", op.name, err)
@@ -115,37 +116,54 @@ func measure(op operation, server, wrapper *process, rounds, connections int, ea
 		}
 	}
 	var ratios []float64
-	var lastThin, lastFull []load.Result
+	var lastThin, lastFull []measured
 	for round := range rounds {
-		order := []load.Request{thin, full}
+		order := []*process{wrapper, server}
 		if round%2 == 1 {
 			slices.Reverse(order)
 		}
-		var results [2]load.Result
-		for _, r := range order {
+		results := make(map[*process]measured)
+		for _, p := range order {
+			r := thin
+			if p == server {
+				r = full
+			}
+			before, err := p.processorTime()
+			if err != nil {
+				return err
+			}
 			result, err := load.Closed(r, connections, each)
 			if err != nil {
 				return err
 			}
-			if r.Address == wrapper.address {
-				results[0] = result
-			} else {
-				results[1] = result
+			after, err := p.processorTime()
+			if err != nil {
+				return err
 			}
+			results[p] = measured{result, (after - before).Seconds() / (result.Rate() * each.Seconds())}
 		}
-		lastThin, lastFull = append(lastThin, results[0]), append(lastFull, results[1])
-		ratios = append(ratios, results[1].Rate()/results[0].Rate())
+		lastThin, lastFull = append(lastThin, results[wrapper]), append(lastFull, results[server])
+		ratios = append(ratios, results[server].Rate()/results[wrapper].Rate())
 	}
 	slices.Sort(ratios)
 	t, f := median(lastThin), median(lastFull)
-	fmt.Printf("| %s | %.0f | %.0f | %.2f | %.2f | %v / %v | %v / %v |\n", op.name, t.Rate(), f.Rate(), ratios[len(ratios)/2], op.budget,
-		t.P50.Round(time.Microsecond), t.P99.Round(time.Microsecond), f.P50.Round(time.Microsecond), f.P99.Round(time.Microsecond))
+	fmt.Printf("| %s | %.0f | %.0f | %.2f | %.2f | %v / %v | %v / %v | %.0f / %.0f µs |\n",
+		op.name, t.Rate(), f.Rate(), ratios[len(ratios)/2], op.budget,
+		t.P50.Round(time.Microsecond), t.P99.Round(time.Microsecond), f.P50.Round(time.Microsecond), f.P99.Round(time.Microsecond),
+		t.processor*1e6, f.processor*1e6)
 	return nil
 }
 
+// measured is a result with the processor time of the server per request, in
+// seconds. Other work on the machine changes the rates, and that hardly.
+type measured struct {
+	load.Result
+	processor float64
+}
+
 // median returns the result of the median rate.
-func median(results []load.Result) load.Result {
-	slices.SortFunc(results, func(a, b load.Result) int { return int(a.Rate() - b.Rate()) })
+func median(results []measured) measured {
+	slices.SortFunc(results, func(a, b measured) int { return int(a.Rate() - b.Rate()) })
 	return results[len(results)/2]
 }
 
@@ -154,6 +172,27 @@ type process struct {
 	cmd        *exec.Cmd
 	address    string
 	credential string
+}
+
+// processorTime is what the process has used so far, in user and system mode
+// (proc_pid_stat(5)).
+func (p *process) processorTime() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	var ticks int64
+	for _, f := range fields[11:13] {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	const ticksPerSecond = 100 // USER_HZ on Linux
+	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
 func (p *process) stop() {
