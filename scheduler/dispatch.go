@@ -85,9 +85,10 @@ type candidate struct {
 func (c candidate) queue() *queue { return c.item.urge(c.bucket) }
 
 // before tells whether c's turn is before o's. In one tenant, whose branches
-// all have its tag, the urgency's turn decides, then the order of arrival.
+// all have its tag and turn, the urgency's turn decides, then the order of
+// arrival.
 func (c candidate) before(o candidate) bool {
-	if o.entry == nil || c.item.tenant != o.item.tenant {
+	if o.entry == nil || c.key != o.key || c.tie != o.tie || c.item.tenant != o.item.tenant {
 		return o.entry == nil || c.entry.before(o.entry)
 	}
 	a, b, inner := c.queue().head, o.queue().head, &c.item.tenant.inner

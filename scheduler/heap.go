@@ -1,9 +1,14 @@
 package scheduler
 
-// heap is a binary heap of items by key, then tie. It holds keys beside the
-// items, so that a comparison touches no item, and writes an item's position
-// (its index, or -1 when it is not in) where the item says.
+// heap is a heap of items by key, then tie. It holds keys beside the items, so
+// that a comparison touches no item, and writes an item's position (its index,
+// or -1 when it is not in) where the item says. That is what costs, since every
+// item lies somewhere else in memory: with four children to a parent an item
+// passes half as many others as with two.
 type heap[T any] []entry[T]
+
+// children is how many an entry has.
+const children = 4
 
 type entry[T any] struct {
 	key  int64
@@ -53,7 +58,7 @@ func (h *heap[T]) remove(i int32) {
 func (h heap[T]) up(i int) {
 	e := h[i]
 	for i > 0 {
-		parent := (i - 1) / 2
+		parent := (i - 1) / children
 		if !e.before(&h[parent]) {
 			break
 		}
@@ -69,12 +74,14 @@ func (h heap[T]) up(i int) {
 func (h heap[T]) down(i int) bool {
 	e, from := h[i], i
 	for {
-		child := 2*i + 1
+		child := children*i + 1
 		if child >= len(h) {
 			break
 		}
-		if child+1 < len(h) && h[child+1].before(&h[child]) {
-			child++
+		for c, end := child+1, min(child+children, len(h)); c < end; c++ {
+			if h[c].before(&h[child]) {
+				child = c
+			}
 		}
 		if !h[child].before(&e) {
 			break

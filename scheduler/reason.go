@@ -147,31 +147,33 @@ func (d *domain) charge(q *queue) {
 	q.since = d.now
 }
 
-// explainLocked finds what each heap's heads wait for now.
+// explain finds what each heap's heads wait for now.
 func (d *domain) explain() {
+	var free, open uint64 // the nodes with free slots, and those with some for all ranks
+	for bit, n := range d.members(d.known) {
+		if n.free() > 0 {
+			free |= 1 << bit
+			if n.others < n.openSlots() {
+				open |= 1 << bit
+			}
+		}
+	}
 	for _, rt := range d.routes {
 		for set := rt.filled; set != 0; set &= set - 1 {
 			k := lowest(set)
-			rt.accounts[k].turn(d.cause(rt, k), d.now)
+			rt.accounts[k].turn(d.cause(rt, k, free, open), d.now)
 		}
 	}
 }
 
 // cause is what keeps the heads of a heap from starting, given that dispatch
 // has started all that could.
-func (d *domain) cause(rt *route, k int) Reason {
-	free, open := false, false
-	for _, n := range d.members(rt.mask) {
-		if n.free() > 0 {
-			free = true
-			open = open || n.others < n.openSlots()
-		}
-	}
+func (d *domain) cause(rt *route, k int, free, open uint64) Reason {
 	rank, big := rankOf(k), isBig(k)
 	switch {
-	case !free && rt.lost:
+	case rt.mask&free == 0 && rt.lost:
 		return NodeDown
-	case !free:
+	case rt.mask&free == 0:
 		return Share
 	case d.entranceEmpty():
 		return Entrance
@@ -179,7 +181,7 @@ func (d *domain) cause(rt *route, k int) Reason {
 		return BigLimit
 	case d.busy >= d.lines[rank]:
 		return Gate
-	case rank != rankHigh && !open:
+	case rank != rankHigh && rt.mask&open == 0:
 		return Reserve
 	}
 	return HomeBusy
