@@ -86,7 +86,7 @@ func (d *domain) checkBranch(b *branch) error {
 			continue
 		}
 		h := b.route.heaps[k]
-		if h[p].item != b || h[p].key != b.tenant.tag || p > 0 && h[p].before(&h[(p-1)/2]) {
+		if h[p].item != b || h[p].key != b.tenant.tag || p > 0 && h[p].before(&h[(p-1)/children]) {
 			return fmt.Errorf("bucket %d is out of order at %d", k, p)
 		}
 	}
