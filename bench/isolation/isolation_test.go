@@ -51,7 +51,7 @@ func TestAReportWithAHoleFails(t *testing.T) {
 			return &isolation{Server: name, Alone: latency{P99: 1}, Beside: latency{P99: 1}, Ratios: []float64{1}, ShareErrors: []float64{0},
 				BesideUsed: 0.9, Asked: 1, Shares: []share{{Tenant: "gold", SlotTime: 1}}}
 		}
-		return &report{Rounds: 1, Servers: []*isolation{side(serverSluice), side(serverThin)}, Loaded: loaded{Found: 1}, Slow: slow{Part: 0.3, Requests: 1}}
+		return &report{Rounds: 1, Servers: []*isolation{side(serverSluice), side(serverThin)}, Loaded: loaded{Found: 1, Home: 1}, Slow: slow{Part: 0.3, Requests: 1}}
 	}
 	if err := good().check(); err != nil {
 		t.Fatal(err)

@@ -215,8 +215,7 @@ func (b *bench) round(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		r.Loaded.Found += after.Found - before.Found
-		r.Loaded.Missing += after.Missing - before.Missing
+		r.Loaded.add(after, before)
 		beside, besideUsed, err := b.isolated(ctx, s, true)
 		if err != nil {
 			return err
@@ -235,7 +234,8 @@ func (b *bench) round(ctx context.Context, r *report) error {
 	return nil
 }
 
-// loaded asks the service how often a key was loaded already where it was used.
+// loaded asks the service how often a key was loaded already where it was used,
+// and how often that was the node that it prefers.
 func (b *bench) loaded(ctx context.Context) (l loaded, err error) {
 	all, err := b.operator.Nodes(ctx)
 	if err != nil {
@@ -244,6 +244,15 @@ func (b *bench) loaded(ctx context.Context) (l loaded, err error) {
 	for _, n := range all.Nodes {
 		if n.Domain != "" { // not the engine in the process
 			l.Found, l.Missing = l.Found+n.Hits, l.Missing+n.Misses
+		}
+	}
+	state, err := b.operator.Scheduler(ctx)
+	if err != nil {
+		return l, err
+	}
+	for _, n := range state.Nodes {
+		if n.Domain != "" {
+			l.Home, l.Away = l.Home+n.Granted-n.Away, l.Away+n.Away
 		}
 	}
 	return l, nil

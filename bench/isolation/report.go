@@ -34,8 +34,17 @@ type report struct {
 	Slow         slow
 }
 
-// loaded counts uses of keys by whether the node had them loaded.
-type loaded struct{ Found, Missing uint64 }
+// loaded counts uses of keys by whether the node had them loaded, and by whether
+// it was the one that the key prefers.
+type loaded struct{ Found, Missing, Home, Away uint64 }
+
+// add adds what was counted between two looks.
+func (l *loaded) add(after, before loaded) {
+	l.Found += after.Found - before.Found
+	l.Missing += after.Missing - before.Missing
+	l.Home += after.Home - before.Home
+	l.Away += after.Away - before.Away
+}
 
 // isolation is what the victims got from one server.
 type isolation struct {
@@ -232,7 +241,7 @@ func (r *report) check() error {
 			check(s.SlotTime > 0, s.Tenant+" was not served")
 		}
 	}
-	if r.Loaded.Found == 0 {
+	if r.Loaded.Found == 0 || r.Loaded.Home == 0 {
 		errs = append(errs, errors.New("no node served the victims alone"))
 	}
 	if r.Slow.Requests == 0 || r.Slow.Part == 0 {
@@ -271,8 +280,9 @@ func (r *report) markdown() []byte {
 	for _, i := range r.Servers {
 		fmt.Fprintf(&b, " %.2f %% |", 100*median(i.ShareErrors))
 	}
-	fmt.Fprintf(&b, "\n\nOf %d operations of victims alone %.2f %% found their key loaded on the node that served them.\n",
-		r.Loaded.Found+r.Loaded.Missing, 100*float64(r.Loaded.Found)/float64(r.Loaded.Found+r.Loaded.Missing))
+	fmt.Fprintf(&b, "\n\nOf %d operations of victims alone %.2f %% found their key loaded on the node that served them, and %.1f %% ran\non the node that their key prefers.\n",
+		r.Loaded.Found+r.Loaded.Missing, 100*float64(r.Loaded.Found)/float64(r.Loaded.Found+r.Loaded.Missing),
+		100*float64(r.Loaded.Home)/float64(r.Loaded.Home+r.Loaded.Away))
 	fmt.Fprintf(&b, "\nOne of %d nodes %d times slower: while all have work it does %.3f of another node's operations; victims at half of all slots\nhave P50 %.1f ms and P99 %.1f ms, %.2f times that with all nodes well, and %d errors in %d requests.\n",
 		nodes, slowFactor, r.Slow.Part, r.Slow.Latency.P50, r.Slow.Latency.P99, r.Slow.Ratio, r.Slow.Errors, r.Slow.Requests)
 	return []byte(b.String())
