@@ -69,6 +69,33 @@ func TestEachCauseOfWaitingYieldsItsCode(t *testing.T) {
 			}
 			return flow(b, "n")
 		}},
+		{"HOME_BUSY", map[kms.NodeID]int{"n": 1, "m": 1}, func(s slots, run func(kms.Flow, time.Duration)) kms.Flow {
+			for range 8 { // so long does an operation take
+				run(flow(a, "n"), 10*time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
+			}
+			run(flow(a, "n"), 4*hold)
+			time.Sleep(hold)
+			run(flow(uuid.New(), "n", "m"), 5*hold) // and so long where its key has to be loaded
+			time.Sleep(6 * hold)
+			run(flow(a, "n"), hold)
+			return flow(b, "n", "m")
+		}},
+		{"BIG_LIMIT", map[kms.NodeID]int{"n": 8}, func(s slots, run func(kms.Flow, time.Duration)) kms.Flow {
+			for range 8 {
+				run(flow(a, "n"), time.Millisecond)
+				time.Sleep(time.Millisecond)
+			}
+			big := func() kms.Flow {
+				f := flow(uuid.New(), "n")
+				f.Cost = 1000 * kms.Credit
+				return f
+			}
+			for range int(8 * scheduler.DefaultBigShare) {
+				run(big(), hold)
+			}
+			return big()
+		}},
 		{kms.ReasonGate, map[kms.NodeID]int{"n": 40}, func(s slots, run func(kms.Flow, time.Duration)) kms.Flow {
 			for range 39 { // of tenants whose urgency may have the slot that is kept
 				f := flow(uuid.New(), "n")
