@@ -29,7 +29,8 @@ func (m *memory) TrailEntries(_ context.Context, q *kms.TrailQuery) (*kms.TrailP
 	page := &kms.TrailPage{}
 	for i := range m.entries {
 		e := &m.entries[i]
-		if (q.Tenant != uuid.Nil() && e.Tenant != q.Tenant) || (q.Op != "" && e.Op != q.Op) || len(page.Entries) == q.Page.Size {
+		if (q.Tenant != uuid.Nil() && e.Tenant != q.Tenant) || (q.Op != "" && e.Op != q.Op) ||
+			(q.Request != uuid.Nil() && e.RequestID != q.Request) || len(page.Entries) == q.Page.Size {
 			continue
 		}
 		page.Entries = append(page.Entries, kms.TrailEntry{Node: string(memoryNode), Sequence: uint64(i + 1), Time: e.Time, Tenant: e.Tenant,

@@ -12,9 +12,9 @@ func requestRoutes() []Route {
 	return []Route{
 		define(Route{Name: "why", Group: ownTenant.group, Method: http.MethodGet, Path: "/v1/requests/{request}/why", Op: kms.OpReadRequest,
 			Errors: keyErrors, Summary: "Show why a request took as long as it did, or was refused",
-			Description: fmt.Sprintf("Of a request of the own tenant, or for an operator of any, that ended in the last %.0f minutes. "+
-				"Requests that waited or were refused can be asked about at any API node, about a second after their end; all others at the one that served them. "+
-				"Under a flood of them only a part is kept for the other nodes.", kms.RecordsKept.Minutes())}, why),
+			Description: fmt.Sprintf("Of a request of the own tenant, or for an operator of any. Any API node can tell. "+
+				"For %.0f minutes it tells all; of requests that neither waited nor were refused, and under a flood of those that did, only the node that served them does. "+
+				"Otherwise, and for as long as the audit trail is kept, it tells what that has, some seconds after the request has ended.", kms.RecordsKept.Minutes())}, why),
 	}
 }
 

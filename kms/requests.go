@@ -2,6 +2,7 @@ package kms
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -136,10 +137,10 @@ func (s *Service) keep(t *Ticket, err error, now time.Time) {
 func (s *Service) Unrecorded() uint64 { return s.unrecorded.Load() }
 
 // Why reports what became of a request: one of the caller's tenant, or for an
-// operator of any. This API node's memory is asked first, then the store, which
-// has those of all nodes that waited or were refused. A request of another
-// tenant or project, an unknown one and one of too long ago are the same
-// ErrNotFound.
+// operator of any. This API node's memory is asked first, then the records of
+// all nodes, of those that waited or were refused, then the audit trail, which
+// has all seconds later and for longer, with less. A request of another tenant
+// or project, an unknown one and one of too long ago are the same ErrNotFound.
 func (s *Service) Why(ctx context.Context, t *Ticket, ref string) (record *RequestRecord, err error) {
 	err = s.run(ctx, t, &task{op: OpReadRequest, allowed: readsRequests,
 		prepare: func(t *Ticket) error {
@@ -178,10 +179,15 @@ func (s *Service) findRequest(ctx context.Context, by *Principal, ref string) (*
 		return found, nil
 	}
 	// For another tenant's the store is asked like for an unknown one.
+	of := by.Tenant.ID
 	if all {
+		of = uuid.Nil()
 		found, err = s.records.AnyRequestRecord(ctx, id)
 	} else {
-		found, err = s.records.RequestRecord(ctx, by.Tenant.ID, id)
+		found, err = s.records.RequestRecord(ctx, of, id)
+	}
+	if errors.Is(err, ErrNotFound) {
+		found, err = s.recordOfTrail(ctx, of, id)
 	}
 	switch {
 	case err != nil:
@@ -190,6 +196,30 @@ func (s *Service) findRequest(ctx context.Context, by *Principal, ref string) (*
 		return nil, ErrNotFound
 	}
 	return found, nil
+}
+
+// recordOfTrail makes the record of a request from its entry in the audit
+// trail. tenant zero is any.
+func (s *Service) recordOfTrail(ctx context.Context, tenant, request uuid.UUID) (*RequestRecord, error) {
+	page, err := s.trail.TrailEntries(ctx, &TrailQuery{Tenant: tenant, Request: request, Page: Page{Size: MaxPageSize}})
+	if err != nil {
+		return nil, err
+	}
+	for i := range page.Entries {
+		e, err := s.openEntry(&page.Entries[i])
+		if err != nil {
+			return nil, err
+		}
+		if e.RequestID != request || e.Phase != PhaseOutcome || e.Tenant == uuid.Nil() {
+			continue // its outcome counts, and nobody's is nobody's to ask about
+		}
+		return &RequestRecord{
+			RequestID: e.RequestID, Tenant: e.Tenant, Project: e.Project, Time: e.Time, Op: e.Op, Key: e.Key, Outcome: e.Outcome,
+			Reasons: e.Reasons, Class: e.Class, Urgency: e.Urgency, Estimate: e.Estimate, Node: e.Node, Wait: e.Wait, SlotTime: e.SlotTime,
+			Total: e.Total, Cost: e.Cost, Charged: e.Charged, PolicyVersion: e.PolicyVersion,
+		}, nil
+	}
+	return nil, ErrNotFound
 }
 
 // Recorder stores the records of this API node. Each has one.

@@ -62,6 +62,55 @@ func (b *recordBook) AnyRequestRecord(_ context.Context, request uuid.UUID) (*km
 	return &b.stored[i], nil
 }
 
+// trailBook is an audit trail in memory. The payload of an entry is its index.
+type trailBook struct {
+	kms.Trail
+	entries []*kms.Entry
+}
+
+func (b *trailBook) TrailEntries(_ context.Context, q *kms.TrailQuery) (*kms.TrailPage, error) {
+	page := &kms.TrailPage{}
+	for i, e := range b.entries {
+		if e.RequestID == q.Request && (q.Tenant == uuid.Nil() || e.Tenant == q.Tenant) {
+			page.Entries = append(page.Entries, kms.TrailEntry{Tenant: e.Tenant, Payload: []byte{byte(i)}})
+		}
+	}
+	return page, nil
+}
+
+func (b *trailBook) read(payload []byte) (*kms.Entry, error) { return b.entries[payload[0]], nil }
+
+// What neither this node's memory nor the records have, the audit trail tells:
+// the outcome, to the same callers.
+func TestWhyIsToldFromTheTrailWhenNothingElseKnows(t *testing.T) {
+	s := newStage(t)
+	id := uuid.NewV7()
+	s.trail.entries = []*kms.Entry{
+		{RequestID: id, Tenant: s.key.Tenant.ID, Project: "default", Phase: kms.PhaseIntent, Op: kms.OpRotateKey},
+		{RequestID: id, Tenant: s.key.Tenant.ID, Project: "default", Phase: kms.PhaseOutcome, Op: kms.OpRotateKey, Outcome: "ok", Node: "b",
+			Wait: time.Second, Reasons: []kms.Reason{{Code: "SHARE", Waited: time.Second}}},
+	}
+	record, err := s.svc.Why(t.Context(), s.ticket(t, "usage:read"), id.String())
+	if err != nil || record.Outcome != "ok" || record.Node != "b" || len(record.Reasons) != 1 || record.Wait != time.Second {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	operator := s.ticket(t, "operator:auditor")
+	operator.By.Tenant = &kms.Tenant{ID: uuid.NewV7(), Name: kms.SystemTenantName}
+	if record, err := s.svc.Why(t.Context(), operator, id.String()); err != nil || record.Tenant != s.key.Tenant.ID {
+		t.Errorf("an operator: %+v, %v", record, err)
+	}
+	for what, change := range map[string]func(*kms.Principal){
+		"another tenant":  func(p *kms.Principal) { p.Tenant = &kms.Tenant{ID: uuid.NewV7(), Name: "rival"} },
+		"another project": func(p *kms.Principal) { p.Project = "other" },
+	} {
+		ticket := s.ticket(t, "usage:read")
+		change(ticket.By)
+		if record, err := s.svc.Why(t.Context(), ticket, id.String()); err != kms.ErrNotFound {
+			t.Errorf("%s: %+v, %v", what, record, err)
+		}
+	}
+}
+
 // Requests of the own tenant and project can be asked about by those who may
 // read, an operator may ask about any, and everything else looks like a
 // request that never was.

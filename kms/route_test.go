@@ -56,6 +56,7 @@ type stage struct {
 	waits        []kms.Reason // of every slot
 	leaseWait    time.Duration
 	records      *recordBook
+	trail        *trailBook
 	clock        time.Time
 }
 
@@ -92,7 +93,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	t.Helper()
 	tenant := &kms.Tenant{ID: uuid.NewV7(), Name: "acme", Tier: kms.TierGold, State: kms.TenantActive}
 	s := &stage{
-		records: &recordBook{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), waits: []kms.Reason{{Code: "SHARE", Waited: time.Millisecond}},
+		records: &recordBook{}, trail: &trailBook{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), waits: []kms.Reason{{Code: "SHARE", Waited: time.Millisecond}},
 		fail: map[string]error{}, down: map[kms.NodeID]bool{}, nodes: []kms.NodeID{"a", "b"},
 		keys: 1, domain: uuid.NewV7(), generation: 1, approvals: &approvalBook{}, policies: &policyBook{}, engine: &policyFake{},
 		key: &kms.Key{ID: uuid.NewV7(), Tenant: tenant, Project: "default", Name: "orders", Spec: kms.SpecAES256,
@@ -105,7 +106,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	}
 	s.svc = kms.NewService(kms.Config{
 		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
-		Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records,
+		Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records, Trail: s.trail, ReadEntry: s.trail.read,
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

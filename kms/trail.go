@@ -81,12 +81,8 @@ func (s *Service) AuditEntries(ctx context.Context, t *Ticket, ref string, q Tra
 				return err
 			}
 			for i := range page.Entries {
-				e := &page.Entries[i]
-				if e.Entry, err = s.readEntry(e.Payload); err == nil && e.Entry.Tenant != e.Tenant {
-					err = errEntryTenant
-				}
-				if err != nil {
-					return Wrap(KindInternal, fmt.Errorf("record %d of node %s: %w", e.Sequence, e.Node, err), "a stored entry is damaged; the journal has it")
+				if _, err := s.openEntry(&page.Entries[i]); err != nil {
+					return err
 				}
 			}
 			answer = &AuditAnswer{*page, nodes}
@@ -96,6 +92,17 @@ func (s *Service) AuditEntries(ctx context.Context, t *Ticket, ref string, q Tra
 		return nil, err
 	}
 	return answer, nil
+}
+
+// openEntry reads the payload of an entry.
+func (s *Service) openEntry(e *TrailEntry) (entry *Entry, err error) {
+	if e.Entry, err = s.readEntry(e.Payload); err == nil && e.Entry.Tenant != e.Tenant {
+		err = errEntryTenant
+	}
+	if err != nil {
+		return nil, Wrap(KindInternal, fmt.Errorf("record %d of node %s: %w", e.Sequence, e.Node, err), "a stored entry is damaged; the journal has it")
+	}
+	return e.Entry, nil
 }
 
 func (q *TrailQuery) check() error {

@@ -14,10 +14,11 @@ func (p *program) why() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "why REQUEST",
 		Short: "Show why a request took as long as it did, or was refused",
-		Long: `Show why a request of the last ten minutes took as long as it did, or was
-refused: what it waited for and how long, with the numbers, what that means and
-what can be done about it. REQUEST is the id that the answer has as request_id
-and in its header X-Request-Id. An operator can ask about any tenant's.`,
+		Long: `Show why a request took as long as it did, or was refused: what it waited for
+and how long, with the numbers, what that means and what can be done about it.
+REQUEST is the id that the answer has as request_id and in its header
+X-Request-Id. An operator can ask about any tenant's. After ten minutes it tells
+what the audit trail has.`,
 		Example: `  sluice why 01920000-0000-7000-8000-000000000001
   sluice why 01920000-0000-7000-8000-000000000001 --json`,
 		Args: argument("REQUEST"),

@@ -181,6 +181,28 @@ func TestOtherNodeTellsWhyARequestWasRefused(t *testing.T) {
 	}
 }
 
+// A request that neither waited nor was refused is in no record but that of the
+// node which served it; the other one tells it from the audit trail.
+func TestOtherNodeTellsOfARequestThatDidNotWait(t *testing.T) {
+	a, b, _ := twoNodes(t)
+	tenant := newTenant(t, a.Service, "asking", "gold")
+	status, header, answer := raw(t, a.Service, tenant, "POST", "/v1/keys/k/encrypt", helloBody)
+	if status != 200 {
+		t.Fatalf("%d %v", status, answer)
+	}
+	path := "/v1/requests/" + header.Get("X-Request-Id") + "/why"
+	var why map[string]any
+	for _, credential := range []string{tenant, a.Operator} {
+		within(t, 10*time.Second, "the entry", func() bool {
+			status, _, why = raw(t, b.Service, credential, "GET", path, "")
+			return status == 200
+		})
+		if why["outcome"] != "ok" || why["operation"] != "encrypt" || why["node"] == nil || why["charged"] == 0.0 {
+			t.Errorf("%v", why)
+		}
+	}
+}
+
 // With the scope debug the answer tells the whole decision; without it the
 // header changes nothing.
 func TestDecisionIsToldToThoseWithTheScope(t *testing.T) {
