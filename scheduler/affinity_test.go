@@ -50,17 +50,20 @@ func (k *keyed) use(tenant, key int, size time.Duration) *job {
 	}
 }
 
-// At 80 % of all slots, when every key has been loaded on every node, so that
-// running elsewhere costs nothing.
+// When every key has been loaded on every node, so that running elsewhere costs
+// nothing.
 func TestWarmRequestsRunAtHome(t *testing.T) {
-	k := newKeyed(t, 4, 5*time.Millisecond)
-	const size = time.Millisecond
-	for i := range 20 { // 4,000 keys in all
-		k.open(0.8*16/size.Seconds()/20, time.Minute, func() *job { return k.use(i, i*200+k.rnd.IntN(200), size) })
+	const size, slots, load = time.Millisecond, 16, 0.8
+	k := newKeyed(t, 4, 0)
+	for id := range k.hot {
+		k.set(Node{ID: id, Slots: slots})
 	}
-	k.run(50 * time.Second)
+	for i := range 20 { // 4,000 keys in all
+		k.open(load*4*slots/size.Seconds()/20, 6*time.Second, func() *job { return k.use(i, i*200+k.rnd.IntN(200), size) })
+	}
+	k.run(3 * time.Second)
 	k.home, k.all = 0, 0
-	k.run(time.Minute)
+	k.run(6 * time.Second)
 	share := float64(k.home) / float64(k.all)
 	t.Logf("%.1f %% of %d requests ran at home", 100*share, k.all)
 	if share < 0.9 {
