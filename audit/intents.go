@@ -2,8 +2,10 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -81,4 +83,55 @@ func phaseOf(payload []byte) (kms.Phase, uuid.UUID) {
 	p.quoted()
 	phase := kms.Phase(p.text("p"))
 	return phase, p.id("id")
+}
+
+// Changes calls fn with the intents of the journal in dir and whether an outcome
+// says that the change was made, from the beginning to the record of a sequence.
+// Intents that no outcome follows come last. It parses the entries of changes
+// only, so it costs little more than to hash the journal. Errors are those of
+// Read, and that of ctx, which ends the reading.
+func Changes(ctx context.Context, dir string, until uint64, fn func(intent *kms.Entry, made bool), sm3 ...NewHash) error {
+	tail, err := OpenTail(dir, Head{}, sm3...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { tail.Close() }()
+	open := make(map[uuid.UUID]*kms.Entry)
+	for tail.reader.sequence < until {
+		rec, err := tail.reader.next()
+		if err == io.EOF {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("reading the journal: %w", err)
+			}
+			if err := tail.follow(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		phase, id := phaseOf(rec.payload)
+		intent := open[id]
+		if phase != kms.PhaseIntent && intent == nil {
+			continue
+		}
+		e, err := parseEntry(rec.payload)
+		if err != nil {
+			return tail.reader.corrupt(rec.position.Offset, rec.position.Sequence, FaultPayload)
+		}
+		if phase == kms.PhaseIntent {
+			open[id] = e
+			continue
+		}
+		delete(open, id)
+		fn(intent, e.Made())
+	}
+	for _, intent := range open {
+		fn(intent, false)
+	}
+	return nil
 }

@@ -69,6 +69,13 @@ type (
 		AfterOrdinal int64
 		Limit        int
 	}
+	// ArrivedOfOpParams asks for an operation's entries among the Limit that
+	// follow AfterOrdinal.
+	ArrivedOfOpParams struct {
+		Op           string
+		AfterOrdinal int64
+		Limit        int
+	}
 	AuditEntriesOfRequestParams struct {
 		Tenant  *uuid.UUID
 		Request uuid.UUID

@@ -90,6 +90,7 @@ const (
 	OpKeeperRevoke  Op = "keeper-revoke" // a credential of a deleted tenant
 	OpKeeperErase   Op = "keeper-erase"  // ends the erasure of a deleted tenant
 	OpKeeperShred   Op = "keeper-shred"  // notes that no copy of it can be opened
+	OpFoundOld      Op = "found-old"     // a row that is older than it was
 )
 
 // What is done about a domain's roots, outside of any request.
@@ -216,6 +217,7 @@ var ops = []OpInfo{
 	{Op: OpKeeperRevoke, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperErase, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperShred, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpFoundOld, Class: ClassRead, Family: "keeper"},
 	{Op: OpRewrapTenant, Class: ClassManage, Family: "roots", Changes: true},
 	{Op: OpRewrapKeys, Class: ClassManage, Family: "roots", Changes: true},
 	{Op: OpRetireRoots, Class: ClassDestroy, Family: "roots", Changes: true},

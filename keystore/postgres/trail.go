@@ -36,6 +36,7 @@ const (
 	// Operators read those of all tenants.
 	newestAuditEntriesOfAll  = `SELECT ` + auditColumns + ` FROM newest_audit_entries($1, $2, $3, $4)`
 	arrivedAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM arrived_audit_entries($1, $2)`
+	arrivedOfOp              = `SELECT ` + auditColumns + ` FROM arrived_audit_entries($2, $3) WHERE op = $1`
 	auditEntriesOfAnyRequest = `SELECT ` + auditColumns + ` FROM audit_entries_of_request($1, $2)`
 	anyAuditEntryOrdinal     = `SELECT ordinal_of_audit_entry($1, $2)`
 
@@ -172,6 +173,11 @@ func (db *DB) ArrivedAuditEntries(ctx context.Context, p keystore.ArrivedAuditEn
 		return db.listAuditEntries(ctx, everybody, arrivedAuditEntriesOfAll, p.AfterOrdinal, p.Limit)
 	}
 	return db.listAuditEntries(ctx, *p.Tenant, arrivedAuditEntries, id(*p.Tenant), p.AfterOrdinal, p.Limit)
+}
+
+// ArrivedOfOp implements keystore.TrailDriver.
+func (db *DB) ArrivedOfOp(ctx context.Context, p keystore.ArrivedOfOpParams) ([]*keystore.AuditEntryRow, error) {
+	return db.listAuditEntries(ctx, everybody, arrivedOfOp, p.Op, p.AfterOrdinal, p.Limit)
 }
 
 // AuditEntriesOfRequest implements keystore.TrailDriver.
