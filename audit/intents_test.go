@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"uuid"
 
@@ -57,6 +59,19 @@ func TestChangesPairsIntentsWithTheirOutcomes(t *testing.T) {
 		if got[id] != made {
 			t.Errorf("a change is told as made %v, want %v", got[id], made)
 		}
+	}
+	all := 0
+	if err := Changes(t.Context(), c.Dir, ToTheEnd, func(*kms.Entry, bool) { all++ }); err != nil || all != len(want)+1 {
+		t.Errorf("to the end there are %d changes, %v", all, err)
+	}
+	names := segments(t, c.Dir)
+	tail := filepath.Join(c.Dir, names[len(names)-1])
+	if info, err := os.Stat(tail); err != nil || os.Truncate(tail, info.Size()-1) != nil {
+		t.Fatal(err)
+	}
+	all = 0
+	if err := Changes(t.Context(), c.Dir, ToTheEnd, func(*kms.Entry, bool) { all++ }); err != nil || all != len(want) {
+		t.Errorf("up to a torn record there are %d changes, %v", all, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -87,7 +87,7 @@ func (e *Entry) row() (StoredRevision, bool) {
 	switch e.Op {
 	case OpSetAlias, OpDeleteAlias, OpCreateProject, OpApprove:
 		return r, false
-	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots:
+	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:
 		return r, false
 	case OpSetNodeMode:
 		return StoredRevision{Object: RowOfNode, Node: e.Resource}, true

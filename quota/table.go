@@ -113,6 +113,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpKeeperErase:      5,
 	kms.OpKeeperShred:      5,
 	kms.OpFoundOld:         1,
+	kms.OpRestore:          5,
 	kms.OpRewrapTenant:     5,
 	kms.OpRewrapKeys:       5,
 	kms.OpRetireRoots:      5,

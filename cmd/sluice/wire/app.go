@@ -69,6 +69,9 @@ func Open(ctx context.Context, c *Config, log *slog.Logger) (app *App, err error
 	if err := a.openService(ctx); err != nil {
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}
+	if err := a.redo(ctx); err != nil {
+		return nil, fmt.Errorf("making changes again after a restore: %w", err)
+	}
 	if err := a.startOwn(ctx); err != nil {
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}

@@ -119,9 +119,21 @@ func (a *App) startRevisions() *journalRevisions {
 	until := a.Journal.Head().Sequence // of what comes later the store knows itself
 	go func() {
 		defer close(r.ended)
+		known := make(map[kms.StoredRevision]uint64) // by the revision of no revision
 		err := audit.Changes(ctx, a.config.Journal.Dir, until, func(intent *kms.Entry, made bool) {
-			a.Store.KnowRevisions(intent.StoredRevisions(made)...)
+			if intent.Op == kms.OpRestore && made {
+				clear(known) // the rows are older than the journal since then
+			}
+			for _, row := range intent.StoredRevisions(made) {
+				revision := row.Revision
+				row.Revision = 0
+				known[row] = max(known[row], revision)
+			}
 		}, soft.NewSM3)
+		for row, revision := range known {
+			row.Revision = revision
+			a.Store.KnowRevisions(row)
+		}
 		if err != nil && ctx.Err() == nil {
 			a.log.Error("the journal could not be read for the revisions of rows: those that were put back are not found", slog.Any("error", err))
 		}
