@@ -19,7 +19,7 @@
 // syncs once and wakes their requests, so the more wait, the cheaper each
 // becomes. The backlog is bounded; beyond it Record refuses at once.
 //
-// Refusals that cost an attacker next to nothing (401, 403, 404) are written
+// Refusals that cost an attacker next to nothing, whatever the reason, are written
 // one by one up to 10 a second per credential or, without one, client network;
 // beyond that they are counted and written each second as one entry with a
 // Count (flood.go).

@@ -470,7 +470,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 			e.Revision = t.Key.Revision
 		}
 	} else if err != nil {
-		e.Outcome = KindOf(err).String()
+		e.Outcome, e.Refused = KindOf(err).String(), !t.admitted
 	}
 }
 

@@ -193,6 +193,10 @@ type Entry struct {
 	Class    Class
 	Urgency  Urgency
 	Estimate time.Duration
+	// Refused says that the request was turned away before anything was reserved
+	// for it or changed. The journal does not keep it: it writes a flood of them
+	// as one entry.
+	Refused bool
 	// Grouped says that the answer did not wait until the entry was durable.
 	Grouped bool
 }
