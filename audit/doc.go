@@ -19,7 +19,7 @@
 // syncs once and wakes their requests, so the more wait, the cheaper each
 // becomes. The backlog is bounded; beyond it Record refuses at once.
 //
-// Refusals that cost an attacker next to nothing (401, 403, 404) are written
+// Refusals that cost an attacker next to nothing, whatever the reason, are written
 // one by one up to 10 a second per credential or, without one, client network;
 // beyond that they are counted and written each second as one entry with a
 // Count (flood.go).
@@ -84,7 +84,8 @@
 //	n     requests that the entry stands for, if more than 1
 //	dry   true: a dry run                           rep   true: the answer to a repetition
 //	apr   approval id                               tgt   tenant acted on, if another than tn
-//	rev   in an intent: the object's revision before the change
+//	rev   in an intent: the object's revision before the change; of found-old:
+//	      the revision that the row has had
 //	pol   version of the policy that decided; left out: the one that Sluice
 //	      comes with
 //	cls   class at the pool's gate (16)             urg   urgency (16)

@@ -72,7 +72,7 @@ func TestMarksAreReadBack(t *testing.T) {
 func TestFullEntryHasEveryField(t *testing.T) {
 	v := reflect.ValueOf(*fullEntry())
 	for i := range v.NumField() {
-		if v.Field(i).IsZero() {
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() == (name != "Refused") { // which is not kept
 			t.Errorf("%s is zero: the other tests do not see it", v.Type().Field(i).Name)
 		}
 	}

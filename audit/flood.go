@@ -30,23 +30,9 @@ const (
 )
 
 // isRefusal tells whether the entry records a refusal that cost the client
-// next to nothing: it was turned away before anything was reserved for it.
-func isRefusal(e *kms.Entry) bool {
-	if e.Cost != 0 || e.Phase != kms.PhaseOutcome {
-		return false
-	}
-	switch e.Outcome {
-	case outcomeUnauthenticated, outcomePermissionDenied, outcomeNotFound:
-		return true
-	}
-	return false
-}
-
-var (
-	outcomeUnauthenticated  = kms.KindUnauthenticated.String()
-	outcomePermissionDenied = kms.KindPermissionDenied.String()
-	outcomeNotFound         = kms.KindNotFound.String()
-)
+// next to nothing: it was turned away before anything was reserved for it, for
+// want of a credential, a permission, a key or credits, or for what it sent.
+func isRefusal(e *kms.Entry) bool { return e.Refused && e.Phase == kms.PhaseOutcome }
 
 // source is who is refused: a credential, or without one the client's
 // address or IPv6 network. The zero source stands for all that are not told
@@ -73,6 +59,18 @@ type group struct {
 	source  source
 	op      kms.Op
 	outcome string
+	reason  string // that refused it, if one did
+}
+
+func groupOf(from source, e *kms.Entry) group {
+	g := group{source: from, op: e.Op, outcome: e.Outcome}
+	for i := range e.Reasons {
+		if e.Reasons[i].Waited == 0 {
+			g.reason = e.Reasons[i].Code
+			break
+		}
+	}
+	return g
 }
 
 // flood counts the refusals that are not written one by one. All methods are
@@ -116,7 +114,7 @@ func (f *flood) absorb(now time.Time, e *kms.Entry) bool {
 // addLocked counts e, which may itself stand for several requests, to the
 // group of the source.
 func (f *flood) addLocked(from source, e *kms.Entry) {
-	key := group{source: from, op: e.Op, outcome: e.Outcome}
+	key := groupOf(from, e)
 	if f.groups[key] == nil && len(f.groups) >= maxFloodGroups {
 		key = group{outcome: e.Outcome}
 	}
@@ -144,6 +142,9 @@ func summary(key group, e *kms.Entry) *kms.Entry {
 		Settlement: e.Settlement,
 		Outcome:    key.outcome,
 		Count:      requests(e),
+	}
+	if key.reason != "" {
+		sum.Reasons = []kms.Reason{{Code: key.reason}}
 	}
 	if key.source != (source{}) {
 		sum.Tenant, sum.Project, sum.Credential = e.Tenant, e.Project, e.Credential

@@ -22,6 +22,7 @@ func refusal(credential byte) *kms.Entry {
 		Op:        kms.OpSign,
 		KeyName:   "orders/signing",
 		Outcome:   "permission_denied",
+		Refused:   true,
 		Address:   netip.MustParseAddr("192.0.2.17"),
 		UserAgent: "curl/8.5",
 		Charged:   kms.Credit / 10,
@@ -89,10 +90,11 @@ func TestOnlyCheapRefusalsAreCounted(t *testing.T) {
 		{"permission denied", func(*kms.Entry) {}, true},
 		{"not found", func(e *kms.Entry) { e.Outcome = "not_found" }, true},
 		{"unauthenticated", func(e *kms.Entry) { e.Outcome = "unauthenticated" }, true},
-		{"success", func(e *kms.Entry) { e.Outcome = "ok" }, false},
-		{"over quota", func(e *kms.Entry) { e.Outcome = "quota_exceeded" }, false},
-		{"bad ciphertext", func(e *kms.Entry) { e.Outcome = "decryption_failed" }, false},
-		{"not found after admission", func(e *kms.Entry) { e.Outcome, e.Cost = "not_found", 5 }, false},
+		{"over quota", func(e *kms.Entry) { e.Outcome = "quota_exceeded" }, true},
+		{"malformed", func(e *kms.Entry) { e.Outcome = "malformed" }, true},
+		{"success", func(e *kms.Entry) { e.Outcome, e.Refused = "ok", false }, false},
+		{"bad ciphertext", func(e *kms.Entry) { e.Outcome, e.Refused = "decryption_failed", false }, false},
+		{"not found after admission", func(e *kms.Entry) { e.Outcome, e.Cost, e.Refused = "not_found", 5, false }, false},
 		{"intent", func(e *kms.Entry) { e.Phase = kms.PhaseIntent }, false},
 	}
 	for _, tt := range tests {

@@ -127,7 +127,7 @@ func TestOnlySuccessesOfGroupedOperationsAreGrouped(t *testing.T) {
 		"another operation": func(e *kms.Entry) { e.Op = kms.OpSign },
 		"an intent":         func(e *kms.Entry) { e.Phase, e.Outcome = kms.PhaseIntent, "" },
 		"a failure":         func(e *kms.Entry) { e.Outcome = kms.KindDecryptionFailed.String() },
-		"a denial":          func(e *kms.Entry) { e.Outcome, e.Cost = outcomePermissionDenied, 0 },
+		"a denial":          func(e *kms.Entry) { e.Outcome, e.Cost = kms.KindPermissionDenied.String(), 0 },
 	} {
 		e := verifyEntry(1)
 		change(e)

@@ -2,8 +2,11 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -81,4 +84,75 @@ func phaseOf(payload []byte) (kms.Phase, uuid.UUID) {
 	p.quoted()
 	phase := kms.Phase(p.text("p"))
 	return phase, p.id("id")
+}
+
+// Changes calls fn with the intents of the journal in dir and whether an outcome
+// says that the change was made, from the beginning to the record of a sequence,
+// which must be durable, or with ToTheEnd to the end of a journal that nobody
+// writes. Intents that no outcome follows come last. It parses the entries of
+// changes only, so it costs little more than to hash the journal. Errors are
+// those of Read, and that of ctx, which ends the reading.
+func Changes(ctx context.Context, dir string, until uint64, fn func(intent *kms.Entry, made bool), sm3 ...NewHash) error {
+	tail, err := OpenTail(dir, Head{}, sm3...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { tail.Close() }()
+	open := make(map[uuid.UUID]*kms.Entry)
+	for tail.reader.sequence < until {
+		rec, err := tail.reader.next()
+		if until == ToTheEnd && (err == io.EOF || incomplete(err)) && tail.last() {
+			break
+		}
+		if err == io.EOF {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("reading the journal: %w", err)
+			}
+			if err := tail.follow(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		phase, id := phaseOf(rec.payload)
+		intent := open[id]
+		if phase != kms.PhaseIntent && intent == nil {
+			continue
+		}
+		e, err := parseEntry(rec.payload)
+		if err != nil {
+			return tail.reader.corrupt(rec.position.Offset, rec.position.Sequence, FaultPayload)
+		}
+		if phase == kms.PhaseIntent {
+			open[id] = e
+			continue
+		}
+		delete(open, id)
+		fn(intent, e.Made())
+	}
+	for _, intent := range open {
+		fn(intent, false)
+	}
+	return nil
+}
+
+// ToTheEnd is the sequence up to which Changes reads all that there is.
+const ToTheEnd uint64 = math.MaxUint64
+
+// incomplete tells whether an error is that of a record at which a crash, or a
+// copy that was taken while the journal was written, cut a segment off.
+func incomplete(err error) bool {
+	corrupt, ok := errors.AsType[*CorruptError](err)
+	return ok && corrupt.Fault == FaultIncomplete
+}
+
+// last tells whether no segment follows the one that is read.
+func (t *Tail) last() bool {
+	names, err := listSegments(t.dir)
+	return err == nil && len(names) > 0 && names[len(names)-1] == t.reader.name
 }

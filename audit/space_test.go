@@ -49,7 +49,7 @@ func checkFullDisk(t *testing.T, c Config, l *Log, makeSpace func()) {
 	t.Helper()
 	recorded := fillJournal(t, l)
 	refused := change(0, kms.PhaseOutcome)
-	refused.Outcome, refused.Cost = "permission_denied", 0
+	refused.Outcome, refused.Refused = "permission_denied", true
 	if err := l.Record(t.Context(), refused); kms.KindOf(err) != kms.KindAuditUnavailable {
 		t.Errorf("a refused change took from the reserve: %v", err)
 	}

@@ -121,6 +121,7 @@ func (s *Store) changeApproval(ctx context.Context, id uuid.UUID, change func(*s
 	if err != nil {
 		return nil, translate(err)
 	}
+	s.known.raise(rowOf(ObjectApproval, uuid.Nil(), id), a.revision)
 	return &a.Approval, nil
 }
 
@@ -205,6 +206,7 @@ func decodeApproval(c *rowCoder, r *ApprovalRow, want *uuid.UUID) (*storedApprov
 	if d.result() == nil {
 		record := encodeApproval(a)
 		c.check(d, codeApproval, record.fields(), r.Code)
+		c.current(d, rowOf(ObjectApproval, uuid.Nil(), a.ID), a.revision)
 	}
 	return a, d.result()
 }

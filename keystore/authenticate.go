@@ -10,10 +10,12 @@ import (
 )
 
 // coder returns what makes and checks codes; KindStoreUnavailable before
-// Authenticate.
+// Authenticate. It is called before a row is read.
 func (s *Store) coder() (*rowCoder, error) {
 	if c := s.rows.Load(); c != nil {
-		return c, nil
+		now := *c
+		now.asOf = s.known.moment()
+		return &now, nil
 	}
 	return nil, errUnopened()
 }
@@ -49,6 +51,7 @@ func (s *Store) Authenticate(ctx context.Context, rows kms.RowAuthenticator) err
 	if err != nil {
 		return err
 	}
+	c.known = &s.known
 	s.rows.Store(c)
 	// What was cached without authentication ends.
 	s.forgetAll()

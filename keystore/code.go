@@ -15,6 +15,10 @@ type rowCoder struct {
 	rows kms.RowAuthenticator
 	// adopting lets rows pass that have no code yet; see adopt.go.
 	adopting bool
+	// known is nil where any revision will do. What was learned after asOf is
+	// no measure for a row that may have been read before.
+	known *revisions
+	asOf  uint64
 }
 
 // errNoRowKey is the cause when there is no key to make a code with.

@@ -113,6 +113,7 @@ func (s *Store) UpdateCredential(ctx context.Context, tenant, id uuid.UUID, revi
 	if err := s.driver.UpdateCredential(ctx, UpdateCredentialParams{Credential: record}); err != nil {
 		return nil, translate(err)
 	}
+	s.known.raise(rowOf(ObjectCredential, tenant, id), c.Revision)
 	return c, nil
 }
 

@@ -169,6 +169,7 @@ func decodeTenant(c *rowCoder, r *TenantRow, want *uuid.UUID) (*kms.Tenant, erro
 	if d.result() == nil {
 		record := encodeTenant(t)
 		c.check(d, codeTenant, record.fields(), r.Code)
+		c.current(d, rowOf(ObjectTenant, t.ID, t.ID), t.Revision)
 	}
 	return t, d.result()
 }
@@ -266,6 +267,7 @@ func decodeKey(c *rowCoder, tenant uuid.UUID, r *KeyRow, want *uuid.UUID) (store
 	}
 	if d.result() == nil {
 		c.checkKey(d, tenant, &stored, r)
+		c.current(d, rowOf(ObjectKey, tenant, k.ID), k.Revision)
 	}
 	return stored, d.result()
 }
@@ -354,6 +356,7 @@ func decodeCredential(co *rowCoder, r *CredentialRow, tenant, want *uuid.UUID) (
 		record, err := encodeCredential(c)
 		d.require(err == nil, "scopes", reasonFormat)
 		co.check(d, codeCredential, record.fields(), r.Code)
+		co.current(d, rowOf(ObjectCredential, c.Tenant, c.ID), c.Revision)
 	}
 	return c, d.result()
 }

@@ -37,19 +37,32 @@
 // tenant is believed without a code until then, which is harmless, because the
 // key opens under the right sealing key only; Authenticate checks it.
 //
-// What this cannot notice, because an old row was authentic once:
+// # Old rows
 //
-//   - a whole object put back as it was before, all rows of it together (a key
-//     before it was disabled, a credential before it was revoked, a count of
-//     nonces), and an alias moved back;
-//   - a whole object that is missing;
+// A row that was authentic once stays so. The Store therefore remembers the
+// revision of every object that was changed, and refuses a row with a lower one:
+// an object as it was before it was disabled, revoked, destroyed or removed. It
+// learns revisions from what it reads and writes, from the journal of its own
+// API node since the start, and from what other nodes found (KnowRevisions).
+// OldRows looks at the rows of all those objects, so that old and missing ones
+// are found though nobody uses them. What became known while a row was being
+// read is no measure for it: the row may be from before.
+//
+// What this cannot notice:
+//
+//   - a change that no journal has any more: segments that were archived before
+//     the start, or the journal of a node that is gone;
+//   - the last of two changes that one request made, after a restart: the journal
+//     has the revision before the first;
+//   - an alias moved back and a count of nonces set back, which have no revision,
+//     and a policy whose row was removed, which is told and otherwise stays out of
+//     force;
+//   - an object that was never changed and is missing;
 //   - on a database from before there were codes, whatever was done to it
 //     before its first start with them. Those rows are believed once, with a
 //     warning in the log. Who can write to a database can make it look like
 //     such a one, by removing every code and the mark that there are codes, at
 //     the cost of that warning.
-//
-// The journal knows the revisions; a reconciliation with it finds the first two.
 //
 // # Changing rows
 //

@@ -258,6 +258,8 @@ type TrailDriver interface {
 	NewestAuditEntries(context.Context, NewestAuditEntriesParams) ([]*AuditEntryRow, error)
 	// ArrivedAuditEntries returns rows by ordinal.
 	ArrivedAuditEntries(context.Context, ArrivedAuditEntriesParams) ([]*AuditEntryRow, error)
+	// ArrivedOfOp returns entries of all tenants by ordinal.
+	ArrivedOfOp(context.Context, ArrivedOfOpParams) ([]*AuditEntryRow, error)
 	// AuditEntriesOfRequest returns them as NewestAuditEntries does.
 	AuditEntriesOfRequest(context.Context, AuditEntriesOfRequestParams) ([]*AuditEntryRow, error)
 	// AuditEntriesAt returns rows in any order.

@@ -24,6 +24,10 @@ func (e *RowError) Error() string {
 	return fmt.Sprintf("stored %s %s of tenant %s: %s %s", e.Object, e.ID, e.Tenant, e.Column, e.Reason)
 }
 
+// Old tells whether the row was written by this service, but is not the last
+// one that was: somebody put it back.
+func (e *RowError) Old() bool { return e.Reason == reasonOld }
+
 // Forged tells whether the row holds what it may, but not what this service
 // wrote: somebody else changed it, or put it there.
 func (e *RowError) Forged() bool { return e.Column == columnMAC || e.Column == columnMACVersion }
@@ -48,6 +52,8 @@ func translate(err error) error {
 		return kms.Wrap(kms.KindPreconditionFailed, err, "the object has another revision")
 	case errors.Is(err, ErrRefused):
 		return kms.Wrap(kms.KindInternal, err, "the store refused the object")
+	case errors.As(err, &row) && row.Old():
+		return kms.Wrap(kms.KindInternal, err, "the stored object is an earlier one that was put back, and is refused")
 	case errors.As(err, &row):
 		return kms.Wrap(kms.KindInternal, err, "the stored object is damaged")
 	default:

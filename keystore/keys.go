@@ -254,6 +254,7 @@ func (s *Store) writeKey(ctx context.Context, t *kms.Tenant, id keyID, next *sto
 	if err := s.driver.UpdateKey(ctx, p); err != nil {
 		return nil, translate(err)
 	}
+	s.known.raise(rowOf(ObjectKey, id.tenant, id.key), k.Revision)
 	return k, nil
 }
 

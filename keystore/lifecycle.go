@@ -84,7 +84,11 @@ func (s *Store) DestroyKey(ctx context.Context, tenant, key uuid.UUID, revision 
 	}
 	// Its names lead to the dropped entry until they are given to others.
 	defer s.keys.drop(id)
-	return translate(s.driver.DestroyKey(ctx, DestroyKeyParams{Key: record, Versions: versions}))
+	if err := s.driver.DestroyKey(ctx, DestroyKeyParams{Key: record, Versions: versions}); err != nil {
+		return translate(err)
+	}
+	s.known.raise(rowOf(ObjectKey, tenant, key), k.Revision)
+	return nil
 }
 
 // SetRotation implements kms.KeyLifecycle. KindInvalidArgument for a period

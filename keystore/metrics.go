@@ -13,8 +13,10 @@ type collector struct {
 	damaged atomic.Uint64
 	forged  atomic.Uint64
 	follows *follower // nil when no other process writes
+	known   *revisions
 
 	entries, bytes, absences, loads, evictions, idle, rows, forgeries, age, failures *prometheus.Desc
+	revisions, old, look                                                             *prometheus.Desc
 }
 
 // cacheStats is what a cache tells of itself.
@@ -29,6 +31,7 @@ func newCollector(s *Store) *collector {
 	}
 	return &collector{
 		follows: s.follower,
+		known:   &s.known,
 		caches: map[string]cacheStats{
 			"tenant":      {s.tenants.usage, &s.tenants.loads},
 			"tenant_name": {s.tenantNames.usage, &s.tenantNames.loads},
@@ -44,6 +47,9 @@ func newCollector(s *Store) *collector {
 		idle:      desc("cache_idle_total", "Objects that were forgotten because nobody used them.", "cache"),
 		rows:      desc("damaged_objects_total", "Times that a stored object was refused because a row is damaged."),
 		forgeries: desc("forged_objects_total", "Times that a stored object was refused because a row was not written by this service."),
+		revisions: desc("known_revisions", "Changed objects of which it is known how new their rows must be."),
+		old:       desc("old_rows", "Objects whose rows were older than known, or missing, when they were last looked at."),
+		look:      desc("row_look_seconds", "How long the last look at the rows of changed objects took."),
 		age:       desc("state_age_seconds", "Time since the database was last asked for changes of other processes."),
 		failures:  desc("change_failures_total", "Times that the database could not be asked, or not be listened to, for changes."),
 	}
@@ -74,6 +80,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	counter(c.rows, &c.damaged)
 	counter(c.forgeries, &c.forged)
+	rows, old, took := c.known.stats()
+	gauge(c.revisions, rows)
+	gauge(c.old, old)
+	out <- prometheus.MustNewConstMetric(c.look, prometheus.GaugeValue, took.Seconds())
 	if c.follows != nil {
 		out <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, c.follows.age().Seconds())
 		counter(c.failures, &c.follows.failures)

@@ -74,6 +74,7 @@ func (s *Store) SetNodeMode(ctx context.Context, node kms.NodeID, revision uint6
 	if err != nil {
 		return nil, translate(err)
 	}
+	s.known.raise(rowOfNode(string(node)), setting.Revision)
 	return setting, nil
 }
 
@@ -107,6 +108,7 @@ func decodeNodeSetting(c *rowCoder, r *NodeSettingRow, want *kms.NodeID) (*kms.N
 	if d.result() == nil {
 		record := encodeNodeSetting(n)
 		c.check(d, codeNodeSetting, record.fields(), r.Code)
+		c.current(d, rowOfNode(string(n.Node)), n.Revision)
 	}
 	return n, d.result()
 }

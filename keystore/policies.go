@@ -108,6 +108,9 @@ func (s *Store) PutPolicy(ctx context.Context, p *kms.PolicyVersion) error {
 	if errors.Is(err, ErrExists) {
 		err = ErrStale // another one was first
 	}
+	if err == nil {
+		s.known.raise(rowOfPolicy, p.Version)
+	}
 	return translate(err)
 }
 

@@ -78,6 +78,13 @@ type (
 		AfterOrdinal int64
 		Limit        int
 	}
+	// ArrivedOfOpParams asks for an operation's entries among the Limit that
+	// follow AfterOrdinal.
+	ArrivedOfOpParams struct {
+		Op           string
+		AfterOrdinal int64
+		Limit        int
+	}
 	// AuditEntriesOfRequestParams asks for the rows that name a request, and
 	// for those with entries from From to Until that may hold it.
 	AuditEntriesOfRequestParams struct {

@@ -32,6 +32,7 @@ var (
 	_ kms.Idempotency    = (*Store)(nil)
 	_ kms.Trail          = (*Store)(nil)
 	_ kms.TrailWriter    = (*Store)(nil)
+	_ kms.Revisions      = (*Store)(nil)
 )
 
 // Object is a kind of stored object: in errors, metrics and invalidations.
@@ -113,6 +114,7 @@ type Store struct {
 	gate        *loadGate
 	collector   *collector
 	alarms      alarms
+	known       revisions
 
 	// tenantEpoch, from 1, grows after any tenant was dropped from the cache.
 	// A key that was bound to its tenant in the current epoch needs no look-up
@@ -277,13 +279,17 @@ func (s *Store) decoded(err error) error {
 func (s *Store) damaged(err error) {
 	row, ok := errors.AsType[*RowError](err)
 	forged := ok && row.Forged()
-	if forged {
+	switch {
+	case forged || ok && row.Old():
 		s.collector.forged.Add(1)
-	} else {
+	default:
 		s.collector.damaged.Add(1)
 	}
 	switch {
 	case ok && !s.alarms.due(*row, s.now()):
+	case ok && row.Old():
+		s.log.Error("stored object is an earlier one that was put back, and is refused",
+			slog.String("alarm", "old_row"), slog.Any("error", err))
 	case forged:
 		s.log.Error("stored object was not written by this service and is refused",
 			slog.String("alarm", "row_authentication"), slog.Any("error", err))

@@ -36,7 +36,7 @@ func blindCode() CodeRow { return CodeRow{MAC: bytesOf(make([]byte, 32)), Versio
 // newOpen makes a Store that is open without a database to begin with.
 func newOpen(d Driver, opts Options) *Store {
 	s := New(d, opts)
-	s.rows.Store(&rowCoder{rows: blindRows{}})
+	s.rows.Store(&rowCoder{rows: blindRows{}, known: &s.known})
 	return s
 }
 

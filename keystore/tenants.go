@@ -53,11 +53,11 @@ func (s *Store) loadTenantID(ctx context.Context, name string) (uuid.UUID, error
 }
 
 func (s *Store) loadTenant(ctx context.Context, id uuid.UUID) (*kms.Tenant, error) {
+	c, notOpen := s.coder()
 	row, err := s.driver.Tenant(ctx, TenantParams{ID: id})
 	if err != nil {
 		return nil, translate(err)
 	}
-	c, notOpen := s.coder()
 	if notOpen != nil {
 		return s.unopenedTenant(row, notOpen)
 	}
@@ -165,6 +165,7 @@ func (s *Store) changeTenant(ctx context.Context, id uuid.UUID, revision uint64,
 	if err := s.driver.UpdateTenant(ctx, UpdateTenantParams{Tenant: record}); err != nil {
 		return nil, translate(err)
 	}
+	s.known.raise(rowOf(ObjectTenant, id, id), t.Revision)
 	return t, nil
 }
 

@@ -13,8 +13,8 @@ import (
 // cost a busy node a fifth of its processors, so uses of one tenant that come
 // together are stored together, in one row: a chunk. A row names the first and
 // the last time, sequence and request of what it holds. Everything else has a
-// row of its own: changes of state, and what was recorded long after its request
-// arrived.
+// row of its own: changes of state, what the service found, and what was recorded
+// long after its request arrived.
 
 const (
 	// chunkBytes bounds the payload of a row.
@@ -37,7 +37,7 @@ func chunked(e *kms.TrailEntry) bool {
 	if len(e.Payload) == 0 || len(e.Payload) > chunkBytes || e.Entry.Phase != kms.PhaseOutcome {
 		return false
 	}
-	if info := e.Entry.Op.Info(); info == nil || info.Changes {
+	if info := e.Entry.Op.Info(); info == nil || info.Changes || info.Family == "keeper" {
 		return false
 	}
 	arrived, ok := requestTime(e.Entry.RequestID)

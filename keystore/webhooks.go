@@ -105,7 +105,11 @@ func (s *Store) DisableWebhook(ctx context.Context, tenant, id uuid.UUID, revisi
 	if err != nil {
 		return err
 	}
-	return translate(s.driver.UpdateWebhook(ctx, UpdateWebhookParams{Webhook: record}))
+	if err := s.driver.UpdateWebhook(ctx, UpdateWebhookParams{Webhook: record}); err != nil {
+		return translate(err)
+	}
+	s.known.raise(rowOf(ObjectWebhook, tenant, id), w.Revision)
+	return nil
 }
 
 // DeleteWebhook implements kms.Webhooks.
@@ -113,7 +117,11 @@ func (s *Store) DeleteWebhook(ctx context.Context, tenant, id uuid.UUID) error {
 	if _, err := s.coder(); err != nil {
 		return err
 	}
-	return translate(s.driver.DeleteWebhook(ctx, DeleteWebhookParams{Tenant: tenant, ID: id}))
+	if err := s.driver.DeleteWebhook(ctx, DeleteWebhookParams{Tenant: tenant, ID: id}); err != nil {
+		return translate(err)
+	}
+	s.known.raise(rowOf(ObjectWebhook, tenant, id), kms.RowRemoved)
+	return nil
 }
 
 // NoteDelivery implements kms.Deliveries. A webhook that is gone is none to
@@ -185,6 +193,7 @@ func decodeWebhook(c *rowCoder, tenant uuid.UUID, r *WebhookRow, want *uuid.UUID
 		record, err := encodeWebhook(w)
 		d.require(err == nil, "types", reasonFormat)
 		c.check(d, codeWebhook, record.fields(), r.Code)
+		c.current(d, rowOf(ObjectWebhook, tenant, w.ID), w.Revision)
 	}
 	return w, d.result()
 }

@@ -90,6 +90,8 @@ const (
 	OpKeeperRevoke  Op = "keeper-revoke" // a credential of a deleted tenant
 	OpKeeperErase   Op = "keeper-erase"  // ends the erasure of a deleted tenant
 	OpKeeperShred   Op = "keeper-shred"  // notes that no copy of it can be opened
+	OpFoundOld      Op = "found-old"     // a row that is older than it was
+	OpRestore       Op = "restore"       // changes are made again in a restored database
 )
 
 // What is done about a domain's roots, outside of any request.
@@ -216,6 +218,8 @@ var ops = []OpInfo{
 	{Op: OpKeeperRevoke, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperErase, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperShred, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpFoundOld, Class: ClassRead, Family: "keeper"},
+	{Op: OpRestore, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpRewrapTenant, Class: ClassManage, Family: "roots", Changes: true},
 	{Op: OpRewrapKeys, Class: ClassManage, Family: "roots", Changes: true},
 	{Op: OpRetireRoots, Class: ClassDestroy, Family: "roots", Changes: true},

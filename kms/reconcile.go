@@ -69,7 +69,7 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundCredential(ctx, e)
 	case OpCreateWebhook, OpDeleteWebhook:
 		return s.foundWebhook(ctx, e)
-	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots:
+	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:
 		return OutcomeFoundUnknown // how far it came; repeating it does the rest
 	}
 	return s.foundKey(ctx, e)

@@ -362,16 +362,15 @@ func (w *rewrapping) entry(op Op, t *Tenant) *Entry {
 }
 
 func (w *rewrapping) record(ctx context.Context, e *Entry, phase Phase, err error) error {
-	return w.service.recordRoots(ctx, e, phase, err)
+	return w.service.recordOwn(ctx, e, phase, err)
 }
 
 func rootsEntry(op Op, now time.Time) *Entry {
 	return &Entry{Time: now, RequestID: newID(), Op: op, Component: rootsComponent, Settlement: Cancelled}
 }
 
-// recordRoots records a phase of what is done about roots, outside of any
-// request.
-func (s *Service) recordRoots(ctx context.Context, e *Entry, phase Phase, err error) error {
+// recordOwn records a phase of what the service does outside of any request.
+func (s *Service) recordOwn(ctx context.Context, e *Entry, phase Phase, err error) error {
 	now := s.clock()
 	e.Phase, e.Total, e.Time, e.PolicyVersion = phase, now.Sub(e.Time), now, s.engine.PolicyVersion()
 	if phase == PhaseOutcome {
@@ -396,11 +395,11 @@ func (s *Service) RetireRoots(ctx context.Context, domain uuid.UUID, generation 
 		return err
 	}
 	e.Tenant = system.ID
-	if err := s.recordRoots(ctx, e, PhaseIntent, nil); err != nil {
+	if err := s.recordOwn(ctx, e, PhaseIntent, nil); err != nil {
 		return err
 	}
 	err = s.retireRoots(ctx, domain, generation, device, destroy)
-	return cmp.Or(s.recordRoots(ctx, e, PhaseOutcome, err), err)
+	return cmp.Or(s.recordOwn(ctx, e, PhaseOutcome, err), err)
 }
 
 func (s *Service) retireRoots(ctx context.Context, domain uuid.UUID, generation uint32, device RootDevice, destroy func() error) error {

@@ -48,6 +48,7 @@ type Service struct {
 	unrecorded atomic.Uint64
 
 	trail     Trail
+	revisions Revisions
 	readEntry EntryReader
 
 	nonces    *nonceMeter
@@ -98,6 +99,7 @@ type Config struct {
 	Records        RequestRecords
 	Queues         Queues
 	Trail          Trail
+	Revisions      Revisions
 	ReadEntry      EntryReader // reads the payloads of the trail
 
 	Quota     Quota
@@ -122,7 +124,7 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
-		trail: c.Trail, readEntry: c.ReadEntry,
+		trail: c.Trail, revisions: c.Revisions, readEntry: c.ReadEntry,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
@@ -468,7 +470,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 			e.Revision = t.Key.Revision
 		}
 	} else if err != nil {
-		e.Outcome = KindOf(err).String()
+		e.Outcome, e.Refused = KindOf(err).String(), !t.admitted
 	}
 }
 

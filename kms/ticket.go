@@ -184,7 +184,8 @@ type Entry struct {
 	// Target is the tenant that was acted on, where it is not Tenant.
 	Target uuid.UUID
 	// Revision is, in an intent, the revision of the object before the change;
-	// 0 when the change makes it. It tells later whether the change was made.
+	// 0 when the change makes it. It tells later whether the change was made. Of
+	// OpFoundOld it is the revision that the row has had.
 	Revision uint64
 	// PolicyVersion is that of the policy which decided on the request.
 	PolicyVersion uint64
@@ -192,6 +193,10 @@ type Entry struct {
 	Class    Class
 	Urgency  Urgency
 	Estimate time.Duration
+	// Refused says that the request was turned away before anything was reserved
+	// for it or changed. The journal does not keep it: it writes a flood of them
+	// as one entry.
+	Refused bool
 	// Grouped says that the answer did not wait until the entry was durable.
 	Grouped bool
 }

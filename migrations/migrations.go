@@ -4,8 +4,20 @@
 // A number means the same step in every dialect, so that code may rely on
 // "schema 7" whatever database it runs on; a dialect with nothing to do for a
 // step still has the file. Files that were released are never changed: a
-// correction is a new number. Every step can be undone, because an upgrade by
-// one version must be reversible with traffic on.
+// correction is a new number. Every step can be undone.
+//
+// # Upgrade and downgrade with traffic on
+//
+// While API nodes are replaced one by one, those of the release before work with
+// the schema of the new one, and so they do when the upgrade is taken back: the
+// schema stays. So a step must leave what the programs of the release before do
+// with the database as it was: it adds tables, indexes, functions, and columns
+// with a default; what it takes away, renames, or makes narrower was used by no
+// program of the release before. A change that cannot be made so takes two
+// releases: the first adds and writes both, the second takes away.
+//
+// Oldest declares how far that goes. Who migrates a database writes it there,
+// and a program that is older refuses to start on it, instead of working wrongly.
 package migrations
 
 import (
@@ -15,6 +27,11 @@ import (
 	"strconv"
 	"strings"
 )
+
+// Oldest is the number of the last step that a program must know to work with
+// the schema after the last step here: that of the release before, or of an
+// earlier one.
+const Oldest = 12
 
 //go:embed postgres/*.sql sqlite/*.sql
 var files embed.FS
@@ -33,6 +50,16 @@ func Latest(steps fs.FS) (int64, error) {
 	}
 	number, _, _ := strings.Cut(entries[len(entries)-1].Name(), "_")
 	return strconv.ParseInt(number, 10, 64)
+}
+
+// Window tells, with the Oldest that was written into a database, whether a
+// program that knows the steps up to its own latest may work with it. 0 was
+// written by programs from before there was one.
+func Window(latest, oldest int64) error {
+	if latest < oldest {
+		return fmt.Errorf("the database was migrated for programs that know step %d; this one knows %d: it is too old", oldest, latest)
+	}
+	return nil
 }
 
 func dialect(name string) fs.FS {

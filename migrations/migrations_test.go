@@ -71,3 +71,20 @@ func TestLatestIsTheLastStep(t *testing.T) {
 		}
 	}
 }
+
+// The release before works with the schema of this one, and nothing that is too
+// old does.
+func TestWindowIsOneReleaseAtLeast(t *testing.T) {
+	latest, err := Latest(SQLite())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Oldest >= latest {
+		t.Errorf("programs that know step %d are too old for the schema after step %d: an upgrade could not be rolled", latest-1, latest)
+	}
+	for oldest, works := range map[int64]bool{0: true, Oldest: true, latest: true, latest + 1: false} {
+		if err := Window(latest, oldest); (err == nil) != works {
+			t.Errorf("a database for programs from step %d on: %v", oldest, err)
+		}
+	}
+}

@@ -112,6 +112,8 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpKeeperRevoke:     5,
 	kms.OpKeeperErase:      5,
 	kms.OpKeeperShred:      5,
+	kms.OpFoundOld:         1,
+	kms.OpRestore:          5,
 	kms.OpRewrapTenant:     5,
 	kms.OpRewrapKeys:       5,
 	kms.OpRetireRoots:      5,

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,36 +61,89 @@ func backupConfig(config, dir string) (*wire.Config, error) {
 	return wire.DevConfig(dir), nil
 }
 
+// restoreFlags are those of `sluice restore`.
+type restoreFlags struct {
+	from, dir      string
+	config, asOf   string
+	journals       []string
+	withoutJournal bool
+}
+
 func newRestore() *cobra.Command {
-	var from, dir string
+	var f restoreFlags
 	c := &cobra.Command{
 		Use:   "restore",
-		Short: "Unpack a backup into a new data folder",
+		Short: "Unpack a backup into a new data folder, or follow a restored database",
 		Long: `Unpack a backup into a data folder that does not exist or is empty. Every file
 is checked against the backup's manifest and the journal is verified; when
 anything is wrong, nothing is left behind.
 
+What was disabled, revoked or destroyed after the backup is not known to it.
+Give the journal as it is now, from the machine that wrote it or from where it
+is archived: it takes the place of the backup's, and the next start does all
+that again before it serves. Of several API nodes give all journals. Changes
+that give something, or only describe, are not made again; the start tells how
+many there were. Without a journal say so: --without-journal.
+
 Then configure "sluice server" with the folder, the domain's description in it
-(domain-0.json), and tokens of the domain. What was revoked, disabled or
-destroyed after the backup is not known to it: do it again before you serve.`,
-		Example: `  sluice restore --from /backup/sluice-2026-11-30.tar --data-dir /var/lib/sluice`,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			abs, err := filepath.Abs(dir)
-			if err != nil {
-				return err
-			}
-			m, err := wire.Restore(from, abs)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "the state of %s is in %s\n", m.Created.Format("2006-01-02 15:04:05 UTC"), abs)
-			return nil
-		},
+(domain-0.json), and tokens of the domain.
+
+With --config and --as-of nothing is unpacked: PostgreSQL was put back by its own
+tools, to how it was at a time, and the next start of this API node is to do
+again what its journal, and those given, have since. Do so on every node, all of
+them stopped, before the first is started.`,
+		Example: `  sluice restore --from /backup/sluice-2026-11-30.tar --data-dir /var/lib/sluice --journal /old/journal
+  sluice restore --config /etc/sluice/sluice.yaml --as-of 2026-11-30T04:00:00Z --journal /mnt/api-2/journal`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.OutOrStdout()) },
 	}
-	c.Flags().StringVar(&from, "from", "", "backup file (required)")
-	c.Flags().StringVar(&dir, "data-dir", "", "folder to make (required)")
-	c.MarkFlagRequired("from")
-	c.MarkFlagRequired("data-dir")
+	c.Flags().StringVar(&f.from, "from", "", "backup file")
+	c.Flags().StringVar(&f.dir, "data-dir", "", "folder to make")
+	c.Flags().StringVar(&f.config, "config", "", "instead: configuration file of a service whose database was put back")
+	c.Flags().StringVar(&f.asOf, "as-of", "", "as of when that database is, RFC 3339")
+	c.Flags().StringArrayVar(&f.journals, "journal", nil, "folder with a journal as it is now; may be given several times")
+	c.Flags().BoolVar(&f.withoutJournal, "without-journal", false, "accept that changes after the backup are lost, revocations among them")
+	c.MarkFlagsOneRequired("from", "config")
+	c.MarkFlagsMutuallyExclusive("from", "config")
+	c.MarkFlagsRequiredTogether("from", "data-dir")
+	c.MarkFlagsRequiredTogether("config", "as-of")
+	c.MarkFlagsMutuallyExclusive("journal", "without-journal")
 	return c
+}
+
+func (f *restoreFlags) run(out io.Writer) error {
+	if f.config != "" {
+		return f.follow(out)
+	}
+	if len(f.journals) == 0 && !f.withoutJournal {
+		return errors.New("without the journal as it is now, keys and credentials that were disabled, revoked or destroyed after the backup work again: " +
+			"give it with --journal, or accept that with --without-journal")
+	}
+	abs, err := filepath.Abs(f.dir)
+	if err != nil {
+		return err
+	}
+	m, err := wire.Restore(f.from, abs, f.journals)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "the state of %s is in %s\n", m.Created.Format("2006-01-02 15:04:05 UTC"), abs)
+	return nil
+}
+
+// follow notes that the database of a configuration was put back.
+func (f *restoreFlags) follow(out io.Writer) error {
+	since, err := time.Parse(time.RFC3339, f.asOf)
+	if err != nil {
+		return errors.New("as-of: must be a time such as 2026-11-30T04:00:00Z")
+	}
+	c, err := wire.LoadConfig(f.config, os.Environ)
+	if err != nil {
+		return err
+	}
+	if err := wire.DatabaseRestored(c, since, f.journals); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "the next start does again what was disabled, revoked and destroyed since %s\n", since.UTC().Format("2006-01-02 15:04:05 UTC"))
+	return nil
 }

@@ -99,6 +99,7 @@ var samples = map[string]sample{
 	"SluiceForgedRows": {
 		"sluice_keystore_forged_objects_total 0+1x60\nsluice_keystore_damaged_objects_total 0x60",
 		"sluice_keystore_forged_objects_total 2x60\nsluice_keystore_damaged_objects_total 2x60", ten},
+	"SluiceOldRows":    {`sluice_keystore_old_rows 1x60`, `sluice_keystore_old_rows 0x60`, ten},
 	"SluiceStateStale": {`sluice_keystore_state_age_seconds 0+15x60`, `sluice_keystore_state_age_seconds 1x60`, ten},
 	"SluiceWebhooksFailing": {
 		`sluice_webhook_deliveries_total{outcome="taken"} 0+4x200

@@ -189,12 +189,36 @@ func migrate(ctx context.Context, owner string) error {
 	}
 	p, err := provider(db)
 	if err == nil {
+		err = window(ctx, db)
+	}
+	if err == nil {
 		_, err = p.Up(ctx)
 	}
 	if err := errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("postgres: migrate: %w", err)
 	}
 	return nil
+}
+
+// selectOldest reads what window wrote: the schema's comment begins with it.
+const selectOldest = `SELECT coalesce(substring(obj_description('sluice'::regnamespace, 'pg_namespace') FROM '^oldest step: (\d+)'), '0')::bigint`
+
+// window declares for which programs the schema is, in its comment; one for
+// which this program is too old is refused.
+func window(ctx context.Context, db *sql.DB) error {
+	latest, err := migrations.Latest(migrations.PostgreSQL())
+	if err != nil {
+		return err
+	}
+	var oldest int64
+	if err := db.QueryRowContext(ctx, selectOldest).Scan(&oldest); err != nil {
+		return translate(err)
+	}
+	if err := migrations.Window(latest, oldest); err != nil || oldest >= migrations.Oldest {
+		return err
+	}
+	_, err = db.ExecContext(ctx, fmt.Sprintf(`COMMENT ON SCHEMA sluice IS 'oldest step: %d'`, migrations.Oldest))
+	return translate(err)
 }
 
 // openOwner connects as the owner and makes the schema.
@@ -235,6 +259,13 @@ func (db *DB) check(ctx context.Context) error {
 	var schema int64
 	if err := db.pool.QueryRow(ctx, selectSchema).Scan(&schema); err != nil {
 		return fmt.Errorf("postgres: open: reading the version of the schema: %w", translate(err))
+	}
+	var oldest int64
+	if err := db.pool.QueryRow(ctx, selectOldest).Scan(&oldest); err != nil {
+		return fmt.Errorf("postgres: open: reading for which programs the schema is: %w", translate(err))
+	}
+	if err := migrations.Window(sources, oldest); err != nil {
+		return fmt.Errorf("postgres: open: %w", err)
 	}
 	if schema < sources {
 		return fmt.Errorf("postgres: open: the schema has version %d, this program needs %d; start it once with the owner's URL", schema, sources)

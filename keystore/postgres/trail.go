@@ -42,6 +42,7 @@ const (
 	arrivedAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM arrived_audit_entries($1, $2)`
 	auditEntriesOfAnyRequest = `SELECT ` + auditColumns + ` FROM audit_entries_of_request($1, $2, $3, $4)`
 	anyAuditEntriesAt        = `SELECT ` + auditColumns + ` FROM audit_entries_at($1, $2, $3)`
+	arrivedOfOp              = `SELECT ` + auditColumns + ` FROM arrived_audit_entries($2, $3) WHERE op = $1`
 
 	usageColumns = `SELECT start, CASE WHEN $1::boolean THEN tenant END, CASE WHEN $2::boolean THEN project END,
 		CASE WHEN $3::boolean THEN component END, CASE WHEN $4::boolean THEN key_id END, CASE WHEN $5::boolean THEN algorithm END,
@@ -181,6 +182,11 @@ func (db *DB) ArrivedAuditEntries(ctx context.Context, p keystore.ArrivedAuditEn
 		return db.listAuditEntries(ctx, everybody, arrivedAuditEntriesOfAll, p.AfterOrdinal, p.Limit)
 	}
 	return db.listAuditEntries(ctx, *p.Tenant, arrivedAuditEntries, id(*p.Tenant), p.AfterOrdinal, p.Limit)
+}
+
+// ArrivedOfOp implements keystore.TrailDriver.
+func (db *DB) ArrivedOfOp(ctx context.Context, p keystore.ArrivedOfOpParams) ([]*keystore.AuditEntryRow, error) {
+	return db.listAuditEntries(ctx, everybody, arrivedOfOp, p.Op, p.AfterOrdinal, p.Limit)
 }
 
 // AuditEntriesOfRequest implements keystore.TrailDriver.

@@ -136,12 +136,39 @@ func (db *DB) provider() (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectSQLite3, db.writer, migrations.SQLite(), goose.WithDisableGlobalRegistry(true))
 }
 
+// window refuses a database for which this program is too old, and declares
+// otherwise for which programs it is from now on: in user_version, which SQLite
+// keeps for applications.
+func (db *DB) window(ctx context.Context) error {
+	latest, err := migrations.Latest(migrations.SQLite())
+	if err != nil {
+		return err
+	}
+	var oldest int64
+	if err := db.writer.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&oldest); err != nil {
+		return fmt.Errorf("sqlite: migrate: %w", err)
+	}
+	if err := migrations.Window(latest, oldest); err != nil {
+		return fmt.Errorf("sqlite: open: %w", err)
+	}
+	if oldest >= migrations.Oldest {
+		return nil
+	}
+	if _, err := db.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA user_version = %d`, migrations.Oldest)); err != nil {
+		return fmt.Errorf("sqlite: migrate: %w", err)
+	}
+	return nil
+}
+
 func (db *DB) migrate(ctx context.Context) error {
 	p, err := db.provider()
-	if err == nil {
-		_, err = p.Up(ctx)
-	}
 	if err != nil {
+		return fmt.Errorf("sqlite: migrate: %w", err)
+	}
+	if err := db.window(ctx); err != nil {
+		return err
+	}
+	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("sqlite: migrate: %w", err)
 	}
 	return nil

@@ -213,6 +213,7 @@ var statementsWithoutTenant = map[string]string{
 	"selectLastOrder":                   "a counter",
 	"newestAuditEntriesOfAll":           "operators'",
 	"arrivedAuditEntriesOfAll":          "operators'",
+	"arrivedOfOp":                       "the row watch's",
 	"auditEntriesOfAnyRequest":          "operators'",
 	"anyAuditEntriesAt":                 "operators'",
 	"selectUsageOfAll":                  "operators'",

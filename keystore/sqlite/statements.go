@@ -16,7 +16,7 @@ var (
 		selectApproval, listApprovals, selectNodeSetting, listNodeSettings,
 		selectNewestPolicy, selectPolicy, listPolicies, listJournalHeads, selectWebhook, listWebhooks,
 		selectRequestRecord, selectAnyRequestRecord,
-		selectShipped, listShipped, selectLastOrder, newestAuditEntries, newestAuditEntriesOfAll, arrivedAuditEntries, arrivedAuditEntriesOfAll,
+		selectShipped, listShipped, selectLastOrder, newestAuditEntries, newestAuditEntriesOfAll, arrivedAuditEntries, arrivedAuditEntriesOfAll, arrivedOfOp,
 		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntriesAt, anyAuditEntriesAt, selectUsage, selectUsageOfAll,
 		selectSystemSecrets, selectRowAuthentication,
 	}

@@ -28,6 +28,7 @@ const (
 		WHERE time >= ? AND coalesce(since, time) <= ? AND (time, ordinal) < (?, ?) ORDER BY time DESC, ordinal DESC LIMIT ?`
 	arrivedAuditEntries      = `SELECT ` + auditColumns + ` FROM audit_entries WHERE tenant = ? AND ordinal > ? ORDER BY ordinal LIMIT ?`
 	arrivedAuditEntriesOfAll = `SELECT ` + auditColumns + ` FROM audit_entries WHERE ordinal > ? ORDER BY ordinal LIMIT ?`
+	arrivedOfOp              = `SELECT ` + auditColumns + ` FROM audit_entries WHERE op = ?1 AND ordinal > ?2 AND ordinal <= ?2 + ?3 ORDER BY ordinal`
 	auditEntriesOfRequest    = `SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_by_request
 		WHERE request = ?1 AND tenant = ?2
 		UNION ALL SELECT ` + auditColumns + ` FROM audit_entries INDEXED BY audit_entries_of_tenant
@@ -145,6 +146,11 @@ func (db *DB) ArrivedAuditEntries(ctx context.Context, p keystore.ArrivedAuditEn
 		return db.listAuditEntries(ctx, arrivedAuditEntriesOfAll, p.AfterOrdinal, p.Limit)
 	}
 	return db.listAuditEntries(ctx, arrivedAuditEntries, p.Tenant[:], p.AfterOrdinal, p.Limit)
+}
+
+// ArrivedOfOp implements keystore.TrailDriver.
+func (db *DB) ArrivedOfOp(ctx context.Context, p keystore.ArrivedOfOpParams) ([]*keystore.AuditEntryRow, error) {
+	return db.listAuditEntries(ctx, arrivedOfOp, p.Op, p.AfterOrdinal, p.Limit)
 }
 
 // AuditEntriesOfRequest implements keystore.TrailDriver.

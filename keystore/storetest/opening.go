@@ -223,6 +223,9 @@ var unopenedWork = map[string]string{
 	"TrailEntries":    "the trail has no codes",
 	"TrimTrail":       "the trail has no codes",
 	"Usage":           "the trail has no codes",
+	"KnowRevisions":   "asks nothing of the database",
+	"OldRows":         "of nothing is anything known",
+	"EntriesOf":       "the trail has no codes",
 }
 
 var (

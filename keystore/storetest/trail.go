@@ -124,6 +124,32 @@ func testTrail(t *testing.T, open func(*testing.T) keystore.Driver) {
 			t.Errorf("usage is %+v", sum)
 		}
 	})
+	t.Run("EntriesOfAnOperationAreFollowed", func(t *testing.T) {
+		e := newEnv(t, open(t))
+		found := trailEntry(uuid.NewV7(), 1)
+		found.Op = kms.OpFoundOld
+		head := e.ship(t, batchOf("a", kms.TrailHead{}, trailEntry(found.Tenant, 0), found, trailEntry(found.Tenant, 2)))
+		if payloads, _, err := e.EntriesOf(ctx, kms.OpFoundOld, 0); err != nil || len(payloads) != 1 || string(payloads[0]) != "a/2" {
+			t.Errorf("from the beginning: %q, %v", payloads, err)
+		}
+		payloads, end, err := e.EntriesOf(ctx, kms.OpFoundOld, -1)
+		if err != nil || len(payloads) != 0 {
+			t.Errorf("from the end: %q, %v", payloads, err)
+		}
+		e.ship(t, batchOf("b", kms.TrailHead{}, found))
+		e.ship(t, batchOf("a", head, found))
+		for range 2 {
+			if payloads, end, err = e.EntriesOf(ctx, kms.OpFoundOld, end); err != nil {
+				t.Fatal(err)
+			}
+			if len(payloads) > 0 && (len(payloads) != 2 || string(payloads[0]) != "b/1" || string(payloads[1]) != "a/4") {
+				t.Errorf("from there on: %q", payloads)
+			}
+		}
+		if len(payloads) != 0 {
+			t.Errorf("told twice: %q", payloads)
+		}
+	})
 	t.Run("ABatchIsStoredAsAWhole", func(t *testing.T) {
 		e := newEnv(t, open(t))
 		batch := batchOf("a", kms.TrailHead{}, trailEntry(uuid.NewV7(), 0), trailEntry(uuid.NewV7(), 1))

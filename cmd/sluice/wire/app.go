@@ -69,6 +69,9 @@ func Open(ctx context.Context, c *Config, log *slog.Logger) (app *App, err error
 	if err := a.openService(ctx); err != nil {
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}
+	if err := a.redo(ctx); err != nil {
+		return nil, fmt.Errorf("making changes again after a restore: %w", err)
+	}
 	if err := a.startOwn(ctx); err != nil {
 		return nil, fmt.Errorf("starting the service: %w", err)
 	}
@@ -169,7 +172,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
-		Trail: a.Store, ReadEntry: audit.ParseEntry,
+		Trail: a.Store, Revisions: a.Store, ReadEntry: audit.ParseEntry,
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -220,6 +223,7 @@ func (a *App) startOwn(ctx context.Context) error {
 	}
 	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartRecorder().Close)
 	a.startNodeWatch()
+	a.closes = append(a.closes, a.startRevisions().Close, a.Service.StartRowWatch().Close)
 	return a.startShipper()
 }
 

@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/sluice-kms/sluice/audit"
@@ -194,94 +193,4 @@ func addMember(archive *tar.Writer, name string, size int64, content io.Reader) 
 	}
 	_, err := io.Copy(archive, content)
 	return err
-}
-
-// Restore unpacks a backup into a folder, which must be empty or not exist,
-// and checks every file of it against the manifest. Nothing is left behind
-// when it fails.
-func Restore(path, dir string) (m *Manifest, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return nil, fmt.Errorf("%s is not empty", dir)
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return nil, err
-	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".restore-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(work)
-	if m, err = unpack(tar.NewReader(f), work); err != nil {
-		return nil, fmt.Errorf("%s is not a whole backup: %w", path, err)
-	}
-	if _, err := audit.Verify(filepath.Join(work, journalDir), audit.VerifyOptions{TornTail: true, SM3: soft.NewSM3}); err != nil {
-		return nil, fmt.Errorf("the backup's journal does not verify: %w", err)
-	}
-	os.Remove(dir) // empty, if it is there
-	return m, os.Rename(work, dir)
-}
-
-func unpack(archive *tar.Reader, dir string) (*Manifest, error) {
-	h, err := archive.Next()
-	if err != nil {
-		return nil, err
-	}
-	if h.Name != manifestFile || h.Size > maxManifest {
-		return nil, errors.New("it does not begin with a manifest")
-	}
-	raw, err := io.ReadAll(archive)
-	if err != nil {
-		return nil, err
-	}
-	m := &Manifest{}
-	if err := json.Unmarshal(raw, m, json.RejectUnknownMembers(true)); err != nil {
-		return nil, err
-	}
-	if m.Format != backupFormat {
-		return nil, fmt.Errorf("its format is %d; this release reads %d", m.Format, backupFormat)
-	}
-	for _, want := range m.Files {
-		h, err := archive.Next()
-		if err != nil {
-			return nil, err
-		}
-		if h.Name != want.Name || h.Size != want.Size || !filepath.IsLocal(filepath.FromSlash(want.Name)) {
-			return nil, errors.New("it holds other files than its manifest lists")
-		}
-		if err := unpackFile(archive, dir, want); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := archive.Next(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it holds more files than its manifest lists")
-	}
-	if !slices.ContainsFunc(m.Files, func(b BackupFile) bool { return b.Name == databaseFile }) {
-		return nil, errors.New("it holds no database")
-	}
-	return m, nil
-}
-
-func unpackFile(content io.Reader, dir string, want BackupFile) error {
-	path := filepath.Join(dir, filepath.FromSlash(want.Name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, backupFileMode)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(f, hash), content); err != nil {
-		return err
-	}
-	if hex.EncodeToString(hash.Sum(nil)) != want.SHA256 {
-		return errors.New("a file of it is not what its manifest says")
-	}
-	return f.Sync()
 }

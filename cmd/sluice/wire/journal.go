@@ -104,6 +104,50 @@ func (a *App) anchorHead(ctx context.Context, h audit.SignedHead) error {
 	})
 }
 
+// journalRevisions tells the store, from this node's journal, which revisions
+// rows have had.
+type journalRevisions struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// startRevisions begins to read the journal, which takes some seconds for each
+// gigabyte; the service need not wait for it.
+func (a *App) startRevisions() *journalRevisions {
+	ctx, stop := context.WithCancel(context.Background())
+	r := &journalRevisions{stop: stop, ended: make(chan struct{})}
+	until := a.Journal.Head().Sequence // of what comes later the store knows itself
+	go func() {
+		defer close(r.ended)
+		known := make(map[kms.StoredRevision]uint64) // by the revision of no revision
+		err := audit.Changes(ctx, a.config.Journal.Dir, until, func(intent *kms.Entry, made bool) {
+			if intent.Op == kms.OpRestore && made {
+				clear(known) // the rows are older than the journal since then
+			}
+			for _, row := range intent.StoredRevisions(made) {
+				revision := row.Revision
+				row.Revision = 0
+				known[row] = max(known[row], revision)
+			}
+		}, soft.NewSM3)
+		for row, revision := range known {
+			row.Revision = revision
+			a.Store.KnowRevisions(row)
+		}
+		if err != nil && ctx.Err() == nil {
+			a.log.Error("the journal could not be read for the revisions of rows: those that were put back are not found", slog.Any("error", err))
+		}
+	}()
+	return r
+}
+
+// Close stops the reading and waits for its end.
+func (r *journalRevisions) Close() error {
+	r.stop()
+	<-r.ended
+	return nil
+}
+
 // anchoredHours is how many hours' heads a start looks at, and Anchors returns.
 const anchoredHours = kms.MaxPageSize
 

@@ -167,6 +167,7 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpJoinDomain:   {outcome: kms.OutcomeFoundUnknown},
 		kms.OpReplaceRoots: {outcome: kms.OutcomeFoundUnknown},
 		kms.OpGiveRoots:    {outcome: kms.OutcomeFoundUnknown},
+		kms.OpRestore:      {intent: kms.Entry{Tenant: s.App.System.ID}, outcome: kms.OutcomeFoundUnknown},
 		kms.OpKeeperErase:  {intent: onTenant}, kms.OpKeeperShred: {intent: onTenant},
 	} {
 		c.intent.Op, c.intent.Phase, c.intent.Time = op, kms.PhaseIntent, time.Now()
