@@ -130,7 +130,7 @@ func Routes() []Route {
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
-		trailRoutes(ownTenant), trailRoutes(anyTenant),
+		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),
 		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(),
 		nodeRoutes(), schedulerRoutes(), policyRoutes(), capacityRoutes(),
 		documentRoutes(),

@@ -75,6 +75,45 @@ func trailRoutes(a administration) []Route {
 	}
 }
 
+// serviceLevelRoutes are for operators only, who promised it.
+func serviceLevelRoutes() []Route {
+	return []Route{
+		define(Route{Name: "service-level", Group: anyTenant.group, Method: http.MethodGet, Path: "/v1/service-level", Op: kms.OpReadUsage,
+			Errors: trailErrors, Query: []Parameter{{Name: "month", Doc: "A month of UTC: 2026-01. Absent: this one"}},
+			Summary: "Show by tier what share of a month's requests succeeded",
+			Description: "Failures are those of the service: what a client asks wrongly, or beyond its limits, is none. It is summed up from usage by the day, " +
+				"as long as that is kept." + completenessDoc}, readServiceLevel),
+	}
+}
+
+func readServiceLevel(c *call, _ *NoBody) (*ServiceLevelResponse, error) {
+	month := c.server.clock()
+	if text, given := c.query["month"]; given {
+		var err error
+		if month, err = time.Parse("2006-01", text); err != nil {
+			return nil, kms.Errorf(kms.KindInvalidArgument, "month: must be a month: 2026-01")
+		}
+	}
+	level, err := c.service.ServiceLevel(c.context, &c.ticket, month)
+	if err != nil {
+		return nil, err
+	}
+	out := &ServiceLevelResponse{Month: level.Month.Format("2006-01"), Promise: share(level.Line), Kept: true,
+		Completeness: completeness(level.Nodes), Charge: c.charge()}
+	for i := range level.Tiers {
+		l := &level.Tiers[i]
+		kept := l.Success() >= level.Line
+		out.Kept = out.Kept && kept
+		out.Tiers = append(out.Tiers, TierLevel{Tier: l.Tier, Tenants: l.Tenants, Requests: l.Requests, Failed: l.Failed,
+			Success: share(l.Success()), Kept: kept, TenantsBelow: l.Below})
+	}
+	out.Final = !out.CompleteUntil.Before(level.End())
+	return out, nil
+}
+
+// share is a number of ten-thousandths.
+func share(permyriad int64) float64 { return float64(permyriad) / 10_000 }
+
 func readAudit(c *call, tenant string) (*AuditResponse, error) {
 	q, err := trailQuery(c)
 	if err != nil {

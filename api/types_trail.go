@@ -124,6 +124,29 @@ type UsageResponse struct {
 	Charge
 }
 
+// ServiceLevelResponse is what share of a month's requests the service did not
+// fail.
+type ServiceLevelResponse struct {
+	Month   string      `json:"month" doc:"Of UTC" example:"2026-01"`
+	Promise float64     `json:"promise" doc:"The share that is promised, by the policy in force" example:"0.995"`
+	Kept    bool        `json:"kept" doc:"Every tier has the promised share"`
+	Tiers   []TierLevel `json:"tiers" doc:"By the tiers that tenants have now"`
+	Final   bool        `json:"final" doc:"The month is over and all running API nodes have told what they recorded in it"`
+	Completeness
+	Charge
+}
+
+// TierLevel is the level of service of a tier.
+type TierLevel struct {
+	Tier         kms.Tier `json:"tier"`
+	Tenants      int64    `json:"tenants" doc:"That asked for something"`
+	Requests     int64    `json:"requests"`
+	Failed       int64    `json:"failed" doc:"By the service's fault: 5xx, and refusals for want of HSMs; not by what was asked or the tenant's own limits"`
+	Success      float64  `json:"success" doc:"Share of requests that did not fail, in ten-thousandths rounded down" example:"0.9998"`
+	Kept         bool     `json:"kept"`
+	TenantsBelow int64    `json:"tenants_below" doc:"Tenants of which less than the promised share succeeded"`
+}
+
 // BillResponse is what a tenant is charged for a day.
 type BillResponse struct {
 	Tenant uuid.UUID  `json:"tenant"`

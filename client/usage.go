@@ -85,3 +85,33 @@ func (c *Client) Bill(ctx context.Context, tenant, day string) (*Bill, error) {
 	set(v, "day", day)
 	return invoke[Bill](ctx, c, call{method: http.MethodGet, path: inTenant(tenant, "usage", "bill"), query: v})
 }
+
+// ServiceLevel is what share of a month's requests the service did not fail.
+type ServiceLevel struct {
+	Month   string      `json:"month"`
+	Promise float64     `json:"promise"` // the share that is promised
+	Kept    bool        `json:"kept"`    // by every tier
+	Tiers   []TierLevel `json:"tiers"`
+	Final   bool        `json:"final"` // nothing can be added to it
+	Completeness
+	Charge
+}
+
+// TierLevel is the level of service of a tier.
+type TierLevel struct {
+	Tier         string  `json:"tier"`
+	Tenants      int64   `json:"tenants"`
+	Requests     int64   `json:"requests"`
+	Failed       int64   `json:"failed"` // by the service's fault
+	Success      float64 `json:"success"`
+	Kept         bool    `json:"kept"`
+	TenantsBelow int64   `json:"tenants_below"` // those that have less than the promised share
+}
+
+// ServiceLevel reports by tier what share of a month's requests succeeded
+// ("2026-01"; "" is this month). It is for operators.
+func (c *Client) ServiceLevel(ctx context.Context, month string) (*ServiceLevel, error) {
+	v := url.Values{}
+	set(v, "month", month)
+	return invoke[ServiceLevel](ctx, c, call{method: http.MethodGet, path: []string{"v1", "service-level"}, query: v})
+}

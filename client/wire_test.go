@@ -289,6 +289,9 @@ var calls = []struct {
 		return out(c.Bill(ctx, "acme", "2026-01-31"))
 	},
 		"GET", "/v1/tenants/acme/usage/bill?day=2026-01-31", ""},
+	{"ServiceLevel", func(ctx context.Context, c *client.Client) (any, error) { return out(c.ServiceLevel(ctx, "")) }, "GET", "/v1/service-level", ""},
+	{"ServiceLevel of a month", func(ctx context.Context, c *client.Client) (any, error) { return out(c.ServiceLevel(ctx, "2026-01")) },
+		"GET", "/v1/service-level?month=2026-01", ""},
 	{"Scheduler", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Scheduler(ctx)) }, "GET", "/v1/scheduler", ""},
 	{"CreateProject", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CreateProject(ctx, "", "a/b")) },
 		"POST", "/v1/projects", `{"name":"a/b"}`},

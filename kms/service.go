@@ -49,6 +49,9 @@ type Service struct {
 
 	trail     Trail
 	revisions Revisions
+
+	successLine func() int64
+
 	readEntry EntryReader
 
 	nonces    *nonceMeter
@@ -100,7 +103,10 @@ type Config struct {
 	Queues         Queues
 	Trail          Trail
 	Revisions      Revisions
-	ReadEntry      EntryReader // reads the payloads of the trail
+	// SuccessLine is the share of requests that tenants are promised to succeed,
+	// in ten-thousandths, by the policy in force.
+	SuccessLine func() int64
+	ReadEntry   EntryReader // reads the payloads of the trail
 
 	Quota     Quota
 	Accounts  QuotaAccounts
@@ -124,7 +130,7 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
-		trail: c.Trail, revisions: c.Revisions, readEntry: c.ReadEntry,
+		trail: c.Trail, revisions: c.Revisions, successLine: c.SuccessLine, readEntry: c.ReadEntry,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,

@@ -211,7 +211,10 @@ var answers = map[string]string{
 	"GET /v1/usage?by=component%2Creason&from=2026-01-02T00%3A00%3A00Z&granularity=hour": `{"granularity":"hour","from":"2026-01-02T00:00:00Z","to":"2026-01-02T04:00:00Z","rows":[` + usageLines + `],` + complete + charge + `}`,
 	"GET /v1/tenants/acme/usage?granularity=day&reason=":                                 `{"granularity":"day","from":"2026-01-02T00:00:00Z","to":"2026-01-02T04:00:00Z","rows":[],"api_nodes":[],` + charge + `}`,
 	"GET /v1/usage/bill?day=2026-01-02":                                                  bill + `"final":false,` + complete + charge + `}`,
-	"GET /v1/tenants/acme/usage/bill":                                                    bill + `"final":true,` + complete + charge + `}`,
+	"GET /v1/service-level?month=2026-01": `{"month":"2026-01","promise":0.995,"kept":false,"tiers":[` +
+		`{"tier":"gold","tenants":2,"requests":1000,"failed":1,"success":0.999,"kept":true,"tenants_below":0},` +
+		`{"tier":"free","tenants":1,"requests":100,"failed":1,"success":0.99,"kept":false,"tenants_below":1}],"final":false,` + complete + charge + `}`,
+	"GET /v1/tenants/acme/usage/bill": bill + `"final":true,` + complete + charge + `}`,
 	"GET /v1/hsm/map": `{"domains":[{"id":"01920000-0000-7000-8000-00000000000e","name":"dev","generation":1,"slots":4,"nodes":[{"id":"hsm-1","mode":"active","state":"up","slots":4},
 {"id":"hsm-2","mode":"drained","state":"closed","slots":4}]}],"tenants":[{"id":"01920000-0000-7000-8000-00000000000d","name":"acme","domain":"01920000-0000-7000-8000-00000000000e"}],
 "placements":[{"key":"01920000-0000-7000-8000-00000000000f","node":"hsm-1","since":"2026-01-02T03:04:05Z","why":"load"}],"placed":1,` + charge + `}`,

@@ -40,7 +40,7 @@ var verbs = []string{
 	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
 	"mac", "policy apply", "policy diff", "policy get", "policy history", "policy rollback", "policy validate", "project create", "project list", "public", "quota tenants", "random", "reencrypt", "shared-secret", "sign",
 	"tenant create", "tenant delete", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
-	"top", "unwrap", "usage bill", "verify", "verify-mac", "webhook create", "webhook delete", "webhook get", "webhook list", "webhook test", "why", "wrap",
+	"top", "unwrap", "usage bill", "usage service-level", "verify", "verify-mac", "webhook create", "webhook delete", "webhook get", "webhook list", "webhook test", "why", "wrap",
 }
 
 // readers are the verbs on keys that neither use one nor change anything.

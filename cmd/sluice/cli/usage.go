@@ -66,7 +66,7 @@ that were served.
 	noCompletion(c, "from", "to", "where")
 	s := p.session(c)
 	s.tenantFlag()
-	c.AddCommand(p.usageBill())
+	c.AddCommand(p.usageBill(), p.usageServiceLevel())
 	verb := s.verb(func(s *session) (err error) {
 		now := time.Now()
 		if q.From, err = moment(from, now); err != nil {
@@ -228,3 +228,56 @@ func (s *session) showBill(w io.Writer, bill *client.Bill) error {
 	}
 	return nil
 }
+
+func (p *program) usageServiceLevel() *cobra.Command {
+	var month string
+	c := &cobra.Command{
+		Use:   "service-level",
+		Short: "Show by tier what share of a month's requests succeeded",
+		Long: `Show by tier what share of a month's requests the service did not fail, beside
+the share that the policy promises. Failures are the service's own: what is asked
+wrongly, or beyond a tenant's limits, is none. It is for operators, and summed up
+from the same usage as "sluice usage".`,
+		Example: `  sluice usage service-level
+  sluice usage service-level --month 2026-01 --json`,
+		Args: noArguments,
+	}
+	c.Flags().StringVar(&month, "month", "", "the `MONTH` of UTC, such as 2026-01; the default is this one")
+	noCompletion(c, "month")
+	s := p.session(c)
+	return s.verb(func(s *session) error {
+		ctx, api, err := s.connect()
+		if err != nil {
+			return err
+		}
+		level, err := api.ServiceLevel(ctx, month)
+		if err != nil {
+			return err
+		}
+		return s.show(level, func(w io.Writer) error { return s.showServiceLevel(w, level) })
+	})
+}
+
+func (s *session) showServiceLevel(w io.Writer, level *client.ServiceLevel) error {
+	rows := make([][]string, len(level.Tiers))
+	for i, l := range level.Tiers {
+		kept := "yes"
+		if !l.Kept {
+			kept = "NO"
+		}
+		rows[i] = []string{l.Tier, strconv.FormatInt(l.Tenants, 10), strconv.FormatInt(l.Requests, 10), strconv.FormatInt(l.Failed, 10),
+			percent(l.Success), kept, strconv.FormatInt(l.TenantsBelow, 10)}
+	}
+	if err := table(w, []string{"TIER", "TENANTS", "REQUESTS", "FAILED", "SUCCEEDED", "KEPT", "TENANTS BELOW"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%s: %s is promised\n", printable(level.Month), percent(level.Promise))
+	if !level.Final {
+		s.say("More may come.")
+		s.sayComplete(&level.Completeness)
+	}
+	return nil
+}
+
+// percent shows a share with all of its ten-thousandths.
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'f', 2, 64) + "%" }
