@@ -60,6 +60,12 @@ func TestREADMEExamplesWork(t *testing.T) {
 			t.Errorf("%q appears %d times, want %d", what, got, want)
 		}
 	}
+	if !regexp.MustCompile(`(?m)^Summary +it took [0-9.]+ ms: [0-9.]+ ms in the queue, mostly for [A-Z_]+, and [0-9.]+ ms on node-[12]$`).MatchString(out) {
+		t.Error("no request says what it waited for")
+	}
+	if got := strings.Count(out, " segments verify\n"); got != 2 || !strings.Contains(out, "\nsigned: up to sequence ") {
+		t.Errorf("%d verifications of the journal succeed, or none of its signed heads", got)
+	}
 	checkShown(t, out)
 }
 
