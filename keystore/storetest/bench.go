@@ -49,6 +49,22 @@ func Benchmark(b *testing.B, open func(b *testing.B) keystore.Driver) {
 		return nil
 	})
 
+	b.Run("OldRows", func(b *testing.B) {
+		const changed = 1000
+		for i := range changed {
+			k := e.key(b, tenant, fmt.Sprintf("bench/changed-%d", i))
+			state := kms.KeyDisabled
+			if _, err := e.UpdateKey(ctx, tenant.ID, k.ID, 1, kms.KeyChange{State: &state}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for b.Loop() {
+			if old, err := e.OldRows(ctx); err != nil || len(old) != 0 {
+				b.Fatal(old, err)
+			}
+		}
+		b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/changed, "µs/object")
+	})
 	b.Run("ColdLookupByID", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
