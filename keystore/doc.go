@@ -45,7 +45,9 @@
 // learns revisions from what it reads and writes, from the journal of its own
 // API node since the start, and from what other nodes found (KnowRevisions).
 // OldRows looks at the rows of all those objects, so that old and missing ones
-// are found though nobody uses them. What became known while a row was being
+// are found though nobody uses them: one after the other, in 40 µs each on SQLite
+// and 160 on PostgreSQL, so a quarter of a million within a minute; of more, some
+// are found later (sluice_keystore_row_look_seconds). What became known while a row was being
 // read is no measure for it: the row may be from before.
 //
 // What this cannot notice:

@@ -65,7 +65,7 @@ func backupConfig(config, dir string) (*wire.Config, error) {
 type restoreFlags struct {
 	from, dir      string
 	config, asOf   string
-	journals       []string
+	later          wire.Later
 	withoutJournal bool
 }
 
@@ -81,7 +81,9 @@ anything is wrong, nothing is left behind.
 What was disabled, revoked or destroyed after the backup is not known to it.
 Give the journal as it is now, from the machine that wrote it or from where it
 is archived: it takes the place of the backup's, and the next start does all
-that again before it serves. Of several API nodes give all journals. Changes
+that again before it serves. Of several API nodes give all journals. Where a
+journal is lost, a trail that "sluice audit export" wrote does as well (--trail),
+though nothing proves it, and it is not put in the journal's place. Changes
 that give something, or only describe, are not made again; the start tells how
 many there were. Without a journal say so: --without-journal.
 
@@ -101,13 +103,15 @@ them stopped, before the first is started.`,
 	c.Flags().StringVar(&f.dir, "data-dir", "", "folder to make")
 	c.Flags().StringVar(&f.config, "config", "", "instead: configuration file of a service whose database was put back")
 	c.Flags().StringVar(&f.asOf, "as-of", "", "as of when that database is, RFC 3339")
-	c.Flags().StringArrayVar(&f.journals, "journal", nil, "folder with a journal as it is now; may be given several times")
+	c.Flags().StringArrayVar(&f.later.Journals, "journal", nil, "folder with a journal as it is now; may be given several times")
+	c.Flags().StringArrayVar(&f.later.Trails, "trail", nil, "file that `sluice audit export` wrote, where a journal is lost; may be given several times")
 	c.Flags().BoolVar(&f.withoutJournal, "without-journal", false, "accept that changes after the backup are lost, revocations among them")
 	c.MarkFlagsOneRequired("from", "config")
 	c.MarkFlagsMutuallyExclusive("from", "config")
 	c.MarkFlagsRequiredTogether("from", "data-dir")
 	c.MarkFlagsRequiredTogether("config", "as-of")
 	c.MarkFlagsMutuallyExclusive("journal", "without-journal")
+	c.MarkFlagsMutuallyExclusive("trail", "without-journal")
 	return c
 }
 
@@ -115,15 +119,15 @@ func (f *restoreFlags) run(out io.Writer) error {
 	if f.config != "" {
 		return f.follow(out)
 	}
-	if len(f.journals) == 0 && !f.withoutJournal {
+	if len(f.later.Journals)+len(f.later.Trails) == 0 && !f.withoutJournal {
 		return errors.New("without the journal as it is now, keys and credentials that were disabled, revoked or destroyed after the backup work again: " +
-			"give it with --journal, or accept that with --without-journal")
+			"give it with --journal, or an exported trail with --trail, or accept that with --without-journal")
 	}
 	abs, err := filepath.Abs(f.dir)
 	if err != nil {
 		return err
 	}
-	m, err := wire.Restore(f.from, abs, f.journals)
+	m, err := wire.Restore(f.from, abs, f.later)
 	if err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (f *restoreFlags) follow(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := wire.DatabaseRestored(c, since, f.journals); err != nil {
+	if err := wire.DatabaseRestored(c, since, f.later); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "the next start does again what was disabled, revoked and destroyed since %s\n", since.UTC().Format("2006-01-02 15:04:05 UTC"))

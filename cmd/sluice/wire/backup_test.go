@@ -54,10 +54,10 @@ func TestBackupBringsAServiceBackOnNewTokens(t *testing.T) {
 	}
 
 	data := filepath.Join(machine, "data")
-	if _, err := wire.Restore(archive, data, nil); err != nil {
+	if _, err := wire.Restore(archive, data, wire.Later{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := wire.Restore(archive, data, nil); err == nil {
+	if _, err := wire.Restore(archive, data, wire.Later{}); err == nil {
 		t.Error("a folder in use was overwritten")
 	}
 	config := joinNewTokens(t, machine, data, old)
@@ -159,7 +159,7 @@ func TestDamagedBackupRestoresNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(dir, "out")
-		if _, err := wire.Restore(path, out, nil); err == nil {
+		if _, err := wire.Restore(path, out, wire.Later{}); err == nil {
 			t.Errorf("%s: restored", name)
 		}
 		if _, err := os.Stat(out); err == nil {

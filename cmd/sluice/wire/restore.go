@@ -2,6 +2,7 @@ package wire
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,8 +16,10 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/client"
 	"github.com/sluice-kms/sluice/hsm/soft"
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -25,11 +28,10 @@ import (
 // and checks every file of it against the manifest. Nothing is left behind
 // when it fails.
 //
-// journals are folders with journals of the service as they are now, those of
-// the backup's API node or of others, which are verified. The one that goes on
-// from the backup's takes its place, so that no entry is lost; from all of them
-// the next start makes those changes again that were made since: see App.redo.
-func Restore(path, dir string, journals []string) (m *Manifest, err error) {
+// The journal among the later ones that goes on from the backup's takes its
+// place, so that no entry is lost; from all that is given the next start makes
+// those changes again that were made since: see App.redo.
+func Restore(path, dir string, later Later) (m *Manifest, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func Restore(path, dir string, journals []string) (m *Manifest, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("the backup's journal does not verify: %w", err)
 	}
-	if err := takeJournals(work, report.Head, redoPlan{Since: m.Created}, journals); err != nil {
+	if err := takeLater(work, report.Head, redoPlan{Since: m.Created}, later); err != nil {
 		return nil, err
 	}
 	os.Remove(dir) // empty, if it is there
@@ -120,10 +122,20 @@ func unpackFile(content io.Reader, dir string, want BackupFile) error {
 	return f.Sync()
 }
 
+// Later is what tells of changes that were made after a database was saved.
+type Later struct {
+	// Journals are folders with journals of the service as they are now, those
+	// of the restored API node or of others, which are verified.
+	Journals []string
+	// Trails are files that `sluice audit export` wrote as JSON lines, for
+	// journals that are lost. Nothing proves them.
+	Trails []string
+}
+
 // What a data folder holds of changes that the next start is to make again.
 const (
 	redoFile = "redo.json"
-	redoDir  = "redo" // journals of other API nodes, in folders by number
+	redoDir  = "redo" // journals of other API nodes and exported trails, by number
 )
 
 // redoSlack is how much earlier than the database was saved the changes begin
@@ -135,21 +147,22 @@ const redoSlack = time.Minute
 type redoPlan struct {
 	Since    time.Time `json:"since"`    // as of when the database is
 	Journals int       `json:"journals"` // of other API nodes, in redoDir
+	Trails   int       `json:"trails"`   // exported, in redoDir
 }
 
 // DatabaseRestored notes in the data folder of a configuration that its database
 // was put back, by the database's own tools, to how it was at a time. The next
 // start makes the changes again that were made since, which are in this API
-// node's own journal and in those of the others, in folders that are copied.
-func DatabaseRestored(c *Config, since time.Time, journals []string) error {
-	return takeJournals(c.DataDir, audit.Head{}, redoPlan{Since: since.UTC()}, journals)
+// node's own journal and in what is given of the others, which is copied.
+func DatabaseRestored(c *Config, since time.Time, later Later) error {
+	return takeLater(c.DataDir, audit.Head{}, redoPlan{Since: since.UTC()}, later)
 }
 
-// takeJournals verifies journals and copies them into a data folder: in place of
-// the one there, if one has its head, and otherwise beside it. Then it writes
-// the plan.
-func takeJournals(dir string, head audit.Head, plan redoPlan, journals []string) error {
-	for _, journal := range journals {
+// takeLater verifies journals and copies them into a data folder: in place of
+// the one there, if one has its head, and otherwise beside it; and exported
+// trails. Then it writes the plan.
+func takeLater(dir string, head audit.Head, plan redoPlan, later Later) error {
+	for _, journal := range later.Journals {
 		first, err := audit.First(journal)
 		if err == nil && first == 0 {
 			err = errors.New("there is none in it")
@@ -170,6 +183,15 @@ func takeJournals(dir string, head audit.Head, plan redoPlan, journals []string)
 			return fmt.Errorf("the journal in %s does not verify: %w", journal, err)
 		}
 	}
+	for _, trail := range later.Trails {
+		if _, err := endsOfTrail(trail); err != nil {
+			return fmt.Errorf("reading the trail in %s: %w", trail, err)
+		}
+		if err := copyTo(trailFile(dir, plan.Trails), trail); err != nil {
+			return err
+		}
+		plan.Trails++
+	}
 	raw, err := json.Marshal(plan)
 	if err != nil {
 		return err
@@ -182,27 +204,72 @@ func copyJournal(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return err
-	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !audit.IsFile(e.Name()) {
 			continue
 		}
-		f, err := os.OpenFile(filepath.Join(to, e.Name()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, backupFileMode)
-		if err != nil {
-			return err
-		}
-		err = copyFile(f, filepath.Join(from, e.Name()))
-		if err == nil {
-			err = f.Sync()
-		}
-		if err := errors.Join(err, f.Close()); err != nil {
+		if err := copyTo(filepath.Join(to, e.Name()), filepath.Join(from, e.Name())); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// copyTo copies a file durably, and makes its folder.
+func copyTo(to, from string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, backupFileMode)
+	if err != nil {
+		return err
+	}
+	err = copyFile(f, from)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func trailFile(dir string, i int) string {
+	return filepath.Join(dir, redoDir, fmt.Sprintf("trail-%d.jsonl", i))
+}
+
+// endsOfTrail reads from an exported trail the changes that were made, in the
+// form of their intents as far as Redo needs them.
+func endsOfTrail(path string) (changes []*kms.Entry, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxTrailLine)
+	for n := 1; lines.Scan(); n++ {
+		var line client.AuditEntry
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.APINode == "" {
+			return nil, fmt.Errorf("line %d is no entry that was exported as JSON", n)
+		}
+		e := &kms.Entry{Time: line.Time, Phase: kms.Phase(line.Phase), Op: kms.Op(line.Operation), Project: line.Project, KeyName: line.KeyName,
+			Version: line.Version, Spec: kms.Spec(line.Spec), Protection: kms.Protection(line.Protection), Resource: line.Resource, Outcome: line.Outcome}
+		if info := e.Op.Info(); info == nil || !info.Changes || e.Op == kms.OpRestore || e.Phase != kms.PhaseOutcome || !e.Made() || line.DryRun || line.Replayed {
+			continue
+		}
+		for text, id := range map[string]*uuid.UUID{line.Tenant: &e.Tenant, line.Target: &e.Target, line.Key: &e.Key} {
+			if text == "" {
+				continue
+			}
+			if *id, err = uuid.Parse(text); err != nil {
+				return nil, fmt.Errorf("line %d has an id that is none", n)
+			}
+		}
+		changes = append(changes, e)
+	}
+	return changes, lines.Err()
+}
+
+// maxTrailLine is more bytes than an entry takes as JSON.
+const maxTrailLine = 1 << 20
 
 // redo makes the changes again that the data folder asks for, before anything is
 // served, and takes the plan away. A start that is cut short does it once more.
@@ -231,6 +298,15 @@ func (a *App) redo(ctx context.Context) error {
 	for i := range plan.Journals {
 		if err := audit.Changes(ctx, filepath.Join(a.config.DataDir, redoDir, fmt.Sprint(i)), audit.ToTheEnd, collect, soft.NewSM3); err != nil {
 			return err
+		}
+	}
+	for i := range plan.Trails {
+		ends, err := endsOfTrail(trailFile(a.config.DataDir, i))
+		if err != nil {
+			return err
+		}
+		for _, e := range ends {
+			collect(e, true)
 		}
 	}
 	done, err := a.Service.Redo(ctx, plan.Since, changes)

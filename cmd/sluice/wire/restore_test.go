@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"context"
+	"encoding/json/v2"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"uuid"
 
 	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/client"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 	"github.com/sluice-kms/sluice/kms"
@@ -119,6 +121,37 @@ func (v *village) endings(t *testing.T) []ending {
 	}
 }
 
+// exportTrail writes the service's trail into a file, as `sluice audit export`
+// does.
+func exportTrail(t *testing.T, s *wiretest.Service) string {
+	t.Helper()
+	settleTrail(t, s.App)
+	api, err := client.New(client.Options{Address: s.URL, Credential: client.NewToken(s.Operator)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "trail.jsonl")
+	var lines []byte
+	q := client.AuditQuery{ByArrival: true, PageSize: 1000}
+	for {
+		page, err := api.Audit(t.Context(), "", q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page.Entries {
+			line, err := json.Marshal(&page.Entries[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(append(lines, line...), '\n')
+		}
+		if q.PageToken = page.Next; page.Next == "" {
+			put(t, filepath.Dir(path), filepath.Base(path), lines)
+			return path
+		}
+	}
+}
+
 // wantEnded expects each object to be as it was left, or as it was before.
 func wantEnded(t *testing.T, s *wiretest.Service, endings []ending, ended bool) {
 	t.Helper()
@@ -165,6 +198,7 @@ func TestRestoreMakesLaterEndsAgain(t *testing.T) {
 	v.make(t, v.crowd, "/v1/keys", object{"name": "later", "spec": "AES_256"})
 	v.make(t, v.crowd, "/v1/keys/later/disable", object{}) // of which the backup knows nothing
 	wantEnded(t, old, endings, true)
+	trail := exportTrail(t, old)
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +225,7 @@ func TestRestoreMakesLaterEndsAgain(t *testing.T) {
 		}
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	if _, err := wire.Restore(archive, data, []string{old.Config.Journal.Dir}); err != nil {
+	if _, err := wire.Restore(archive, data, wire.Later{Journals: []string{old.Config.Journal.Dir}}); err != nil {
 		t.Fatal(err)
 	}
 	if held, err := audit.Holds(filepath.Join(data, "journal"), head); err != nil || !held {
@@ -220,8 +254,21 @@ func TestRestoreMakesLaterEndsAgain(t *testing.T) {
 		t.Error("the log does not tell what was not made again")
 	}
 
+	exported := filepath.Join(t.TempDir(), "data")
+	if _, err := wire.Restore(archive, exported, wire.Later{Trails: []string{trail}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		serve(t, exported, func(s *wiretest.Service) { wantEnded(t, s, endings, true) })
+	}
+	bad := filepath.Join(t.TempDir(), "bad.jsonl")
+	put(t, filepath.Dir(bad), "bad.jsonl", []byte("{}\n"))
+	if _, err := wire.Restore(archive, filepath.Join(t.TempDir(), "data"), wire.Later{Trails: []string{bad}}); err == nil {
+		t.Error("what is no trail is taken for one")
+	}
+
 	without := filepath.Join(t.TempDir(), "data")
-	if _, err := wire.Restore(archive, without, nil); err != nil {
+	if _, err := wire.Restore(archive, without, wire.Later{}); err != nil {
 		t.Fatal(err)
 	}
 	serve(t, without, func(s *wiretest.Service) { wantEnded(t, s, endings, false) })
@@ -253,7 +300,7 @@ func TestARestoredPostgresMakesLaterEndsAgain(t *testing.T) {
 	stop()
 	raw.exec(t, "SET session_replication_role = replica")
 	raw.putBack(t)
-	if err := wire.DatabaseRestored(&wire.Config{DataDir: filepath.Join(c.dir, "data-1")}, saved, nil); err != nil {
+	if err := wire.DatabaseRestored(&wire.Config{DataDir: filepath.Join(c.dir, "data-1")}, saved, wire.Later{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

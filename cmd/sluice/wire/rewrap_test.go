@@ -395,7 +395,7 @@ func awaitShredded(t *testing.T, s *wiretest.Service, tenant string) {
 func oldDatabaseIsUseless(t *testing.T, site *rootSite, archive string) {
 	t.Helper()
 	old := filepath.Join(t.TempDir(), "old")
-	if _, err := wire.Restore(archive, old, nil); err != nil {
+	if _, err := wire.Restore(archive, old, wire.Later{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{filepath.Join(old, "domain-0.json"), site.domain} {
