@@ -100,6 +100,7 @@ var problemTypes = map[kms.Kind]problemType{
 	kms.KindStoreUnavailable: {status: http.StatusServiceUnavailable},
 	kms.KindWaitExceeded:     {status: http.StatusGatewayTimeout},
 	kms.KindApprovalRequired: {status: http.StatusConflict},
+	kms.KindStaleReplica:     {status: http.StatusPreconditionFailed},
 }
 
 // ProblemStatus returns the HTTP status of a kind of error.

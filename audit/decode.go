@@ -74,6 +74,7 @@ func decodeEntry(payload []byte) (*kms.Entry, error) {
 	e.Urgency = kms.Urgency(p.text("urg"))
 	e.Estimate = time.Duration(p.int("est"))
 	e.Grouped = p.flag("grp")
+	e.Items = p.items()
 	p.expect("}")
 	if p.failed || len(p.rest) > 0 {
 		return nil, errPayload
@@ -131,6 +132,11 @@ func (p *parser) int(name string) int64 {
 	if !p.field(name) {
 		return 0
 	}
+	return p.number()
+}
+
+// number consumes a whole number.
+func (p *parser) number() int64 {
 	end := 0
 	for end < len(p.rest) && (p.rest[end] == '-' || '0' <= p.rest[end] && p.rest[end] <= '9') {
 		end++
@@ -197,6 +203,43 @@ func (p *parser) reasons() []kms.Reason {
 		p.expect(",")
 	}
 	return reasons
+}
+
+func (p *parser) items() []kms.EntryItem {
+	if !p.field("items") {
+		return nil
+	}
+	p.expect("[")
+	var items []kms.EntryItem
+	for !p.failed {
+		p.expect(`{"s":`)
+		it := kms.EntryItem{Status: kms.FetchStatus(p.quoted()), Secret: p.id("id"), Versions: p.versions()}
+		if p.field("end") {
+			it.LeaseEnd = p.time()
+		}
+		items = append(items, it)
+		p.expect("}")
+		if p.accept("]") {
+			break
+		}
+		p.expect(",")
+	}
+	return items
+}
+
+func (p *parser) versions() (list []uint32) {
+	if !p.field("v") {
+		return nil
+	}
+	p.expect("[")
+	for !p.failed {
+		list = append(list, uint32(p.number()))
+		if p.accept("]") {
+			break
+		}
+		p.expect(",")
+	}
+	return list
 }
 
 func (p *parser) text(name string) string {

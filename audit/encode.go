@@ -25,6 +25,10 @@ const (
 
 	// maxReasons bounds the reasons of one entry; there are fewer gates.
 	maxReasons = 16
+	// maxItems bounds the items of one entry: those of a fetch.
+	maxItems = kms.MaxFetchItems
+	// maxItemVersions bounds the versions of an item: a rollout has two.
+	maxItemVersions = 4
 
 	// maxPayload bounds a payload in bytes. The longest that appendEntry can
 	// make is well below it (12 bytes for each character of every text); a
@@ -81,6 +85,7 @@ func appendEntry(b []byte, e *kms.Entry) []byte {
 	b = appendText(b, "urg", string(e.Urgency), maxWord)
 	b = appendInt(b, "est", int64(e.Estimate))
 	b = appendFlag(b, "grp", e.Grouped)
+	b = appendItems(b, e.Items)
 	return append(b, '}')
 }
 
@@ -149,6 +154,38 @@ func appendReasons(b []byte, reasons []kms.Reason) []byte {
 		b = appendInt(b, "h", r.Have)
 		b = appendInt(b, "r", int64(r.RetryIn))
 		b = appendInt(b, "w", int64(r.Waited))
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func appendItems(b []byte, items []kms.EntryItem) []byte {
+	if len(items) == 0 {
+		return b
+	}
+	b = append(appendField(b, "items"), '[')
+	for i := range items[:min(len(items), maxItems)] {
+		it := &items[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"s":`...)
+		b = appendQuoted(b, string(it.Status), maxWord)
+		b = appendID(b, "id", it.Secret)
+		if len(it.Versions) > 0 {
+			b = append(appendField(b, "v"), '[')
+			for j, v := range it.Versions[:min(len(it.Versions), maxItemVersions)] {
+				if j > 0 {
+					b = append(b, ',')
+				}
+				b = strconv.AppendUint(b, uint64(v), 10)
+			}
+			b = append(b, ']')
+		}
+		if !it.LeaseEnd.IsZero() {
+			b = append(appendField(b, "end"), '"')
+			b = append(appendTime(b, it.LeaseEnd), '"')
+		}
 		b = append(b, '}')
 	}
 	return append(b, ']')

@@ -31,6 +31,11 @@ func fullEntry() *kms.Entry {
 	e.Revision = 4
 	e.Class, e.Urgency, e.Estimate = "MID", kms.UrgencyBulk, time.Second
 	e.PolicyVersion, e.Grouped = 5, true
+	e.Items = []kms.EntryItem{
+		{Secret: uuid.MustParse("0198c1a5-0000-7000-8000-000000000004"), Status: kms.FetchOK, Versions: []uint32{7, 8},
+			LeaseEnd: time.Date(2026, 1, 2, 4, 4, 5, 0, time.UTC)},
+		{Status: kms.FetchNotFound},
+	}
 	return e
 }
 

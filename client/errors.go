@@ -36,6 +36,9 @@ const (
 	ErrPendingDeletion Code = "pending_deletion"
 	// ErrRevision: the object is not in the revision that the call names.
 	ErrRevision Code = "revision"
+	// ErrStaleReplica: the API node does not know yet of the revision that a fetch
+	// asks for; another one may.
+	ErrStaleReplica Code = "stale_replica"
 	// ErrDecryptionFailed: one answer for all that can be wrong with a ciphertext.
 	ErrDecryptionFailed Code = "decryption_failed"
 	ErrInvalidArgument  Code = "invalid_argument"

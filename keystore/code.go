@@ -61,18 +61,24 @@ func (c *rowCoder) check(d *decoder, table string, f fields, found CodeRow) {
 // The names of tables in codes. They are part of what is authenticated and
 // never change.
 const (
-	codeTenant         = "tenants"
-	codeProject        = "projects"
-	codeKey            = "keys"
-	codeVersion        = "key_versions"
-	codeNonces         = "key_versions nonces"
-	codeKeyName        = "key_names"
-	codeCredential     = "credentials"
-	codeApproval       = "approvals"
-	codeNodeSetting    = "node_settings"
-	codePolicy         = "policies"
-	codeWebhook        = "webhooks"
-	codeDelivery       = "deliveries"
+	codeTenant      = "tenants"
+	codeProject     = "projects"
+	codeKey         = "keys"
+	codeVersion     = "key_versions"
+	codeNonces      = "key_versions nonces"
+	codeKeyName     = "key_names"
+	codeCredential  = "credentials"
+	codeApproval    = "approvals"
+	codeNodeSetting = "node_settings"
+	codePolicy      = "policies"
+	codeWebhook     = "webhooks"
+	codeDelivery    = "deliveries"
+
+	codeProviderSecret  = "secrets"
+	codeProviderVersion = "secret_versions"
+	codeSecretRevision  = "secret_revisions"
+	codeSecretChange    = "secret_changes"
+
 	codeAuthentication = "row_authentication"
 )
 

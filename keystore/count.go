@@ -5,8 +5,8 @@ import (
 	"uuid"
 )
 
-// CountObjects counts a tenant's keys that are not destroyed, and its
-// credentials that can still be used. ErrNotFound when there is no such tenant.
+// CountObjects counts a tenant's keys and secrets that are not destroyed, and
+// its credentials that can still be used. ErrNotFound when there is no such tenant.
 //
 // The rows are counted and not authenticated: a database that lies about their
 // number makes a limit too wide or too narrow and gives nobody anything else.

@@ -82,6 +82,9 @@ func (s *Store) UpdateCredential(ctx context.Context, tenant, id uuid.UUID, revi
 		return nil, errRevision()
 	}
 	// c was just read: nobody shares it.
+	if change.Scopes != nil {
+		c.Scopes = slices.Clone(change.Scopes)
+	}
 	if change.Secrets != nil {
 		c.Secrets = slices.Clone(change.Secrets)
 		for i := range c.Secrets {

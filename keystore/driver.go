@@ -15,6 +15,9 @@ var (
 	ErrExists = errors.New("keystore: the row exists")
 	// ErrStale: the row does not have the revision that the change is for.
 	ErrStale = errors.New("keystore: the row has another revision")
+	// ErrOvertaken: the tenant does not have the revision that the change of a
+	// secret is to follow.
+	ErrOvertaken = errors.New("keystore: the tenant's secrets have another revision")
 	// ErrRefused: the database's constraints refuse the values.
 	ErrRefused = errors.New("keystore: a constraint refuses the row")
 )
@@ -41,6 +44,7 @@ type Driver interface {
 	WebhookDriver
 	DeliveryDriver
 	JournalHeadDriver
+	ProviderSecretDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -61,8 +65,8 @@ type TenantDriver interface {
 	// DueDeletions returns the ids of up to Limit tenants, in their order and
 	// after After, that are DELETING, or DELETED and void at Now or before.
 	DueDeletions(context.Context, DueDeletionsParams) ([]Bytes, error)
-	// CountObjects counts a tenant's keys that are not destroyed, and its
-	// credentials that are neither revoked nor expired at Now.
+	// CountObjects counts a tenant's keys and secrets that are not destroyed, and
+	// its credentials that are neither revoked nor expired at Now.
 	CountObjects(context.Context, CountObjectsParams) (ObjectCounts, error)
 	// CountTenants counts the tenants that are not deleted, but Except, by
 	// tier.
@@ -206,6 +210,34 @@ type JournalHeadDriver interface {
 	// ListJournalHeads returns the node's heads of up to Limit hours,
 	// descending.
 	ListJournalHeads(context.Context, ListJournalHeadsParams) ([]*JournalHeadRow, error)
+}
+
+// ProviderSecretDriver is the part of Driver for provider secrets. Destroyed
+// secrets are rows like any other for ProviderSecret, and missing everywhere
+// else.
+type ProviderSecretDriver interface {
+	ProviderSecret(context.Context, ProviderSecretParams) (*ProviderSecretRow, error)
+	ProviderSecretID(context.Context, ProviderSecretPathParams) (Bytes, error)
+	// ListProviderSecrets reads no values.
+	ListProviderSecrets(context.Context, ListProviderSecretsParams) ([]*ProviderSecretRow, error)
+	// InsertProviderSecret and UpdateProviderSecret store the secret, the values
+	// of new versions, the tenant's revision and the change, and remove what is
+	// to go, together. ErrOvertaken when the tenant's revision is not one less.
+	InsertProviderSecret(context.Context, InsertProviderSecretParams) error
+	UpdateProviderSecret(context.Context, UpdateProviderSecretParams) error
+	// DueProviderSecrets is DueKeys for secrets.
+	DueProviderSecrets(context.Context, DueKeysParams) ([]*DueKeyRow, error)
+	// SecretRevision: ErrMissing when the tenant never had a secret.
+	SecretRevision(context.Context, SecretRevisionParams) (*SecretRevisionRow, error)
+	// SecretChanges returns them in the order of their revisions.
+	SecretChanges(context.Context, SecretChangesParams) ([]*SecretChangeRow, error)
+	// DeleteSecretChanges removes up to Limit changes of all tenants that were
+	// made at or before Before, and returns how many.
+	DeleteSecretChanges(context.Context, DeleteSecretChangesParams) (int, error)
+	// AddSecretOutcomes adds to the counts; those of missing secrets are left
+	// out.
+	AddSecretOutcomes(context.Context, AddSecretOutcomesParams) error
+	SecretOutcomes(context.Context, SecretOutcomesParams) ([]*SecretOutcomeRow, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

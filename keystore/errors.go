@@ -48,7 +48,7 @@ func translate(err error) error {
 		return kms.ErrNotFound
 	case errors.Is(err, ErrExists):
 		return kms.Wrap(kms.KindConflict, err, "an object of that name or id exists")
-	case errors.Is(err, ErrStale):
+	case errors.Is(err, ErrStale), errors.Is(err, ErrOvertaken):
 		return kms.Wrap(kms.KindPreconditionFailed, err, "the object has another revision")
 	case errors.Is(err, ErrRefused):
 		return kms.Wrap(kms.KindInternal, err, "the store refused the object")

@@ -35,8 +35,9 @@ const (
 )
 
 // ChangeDriver is what a Driver offers whose database more than one process
-// writes. It must record every change of a tenant, key or credential, and of
-// what a key name stands for, in the transaction of the change.
+// writes. It must record every change of a tenant, key or credential, of what a
+// key name stands for, and every change and creation of a provider secret, in
+// the transaction of the change.
 type ChangeDriver interface {
 	// Changes returns up to Limit of the changes that were committed between
 	// two positions: the one that the call before returned, "" for none, and
@@ -68,6 +69,7 @@ type (
 		Object     Text
 		Tenant, ID Bytes
 		Name       Text
+		Revision   Integer // of provider secrets
 	}
 	DeleteOldChangesParams struct {
 		Before Timestamp
@@ -211,6 +213,12 @@ func (f *follower) advance(ctx context.Context, from place) (place, error) {
 	for i := range r.Changes {
 		f.forget(&r.Changes[i])
 	}
+	// After all is forgotten: see secretRevisions.
+	for i := range r.Changes {
+		if c := &r.Changes[i]; Object(c.Object.String) == ObjectProviderSecret {
+			f.store.secretRevisions.advance(rowID(c.Tenant), uint64(c.Revision.Int64))
+		}
+	}
 	return to, nil
 }
 
@@ -221,6 +229,8 @@ func (f *follower) forget(r *ChangeRow) {
 	switch object {
 	case ObjectTenant, ObjectKey, ObjectCredential:
 		f.store.Invalidate(object, rowID(r.Tenant), rowID(r.ID))
+	case ObjectProviderSecret:
+		f.store.dropSecret(rowID(r.Tenant), rowID(r.ID), r.Name.String)
 	case ObjectKeyName:
 		f.store.InvalidateName(rowID(r.Tenant), r.Name.String)
 	default:

@@ -103,17 +103,24 @@ func (s *Store) SetRotation(ctx context.Context, tenant, key uuid.UUID, revision
 // DueKeys implements kms.KeyLifecycle. Rows that name no key are reported to the
 // log, left out and made up for by those that follow.
 func (s *Store) DueKeys(ctx context.Context, now time.Time, after kms.DueKey, limit int) ([]kms.DueKey, error) {
+	p := DueKeysParams{Now: timestamp(now), After: DuePosition{timestamp(after.Due), after.Tenant[:], after.Key[:]}}
+	return s.due(ctx, ObjectKey, p, limit, s.driver.DueKeys)
+}
+
+// due reads a list of objects for which something is due; read asks the
+// database.
+func (s *Store) due(ctx context.Context, object Object, p DueKeysParams, limit int,
+	read func(context.Context, DueKeysParams) ([]*DueKeyRow, error)) ([]kms.DueKey, error) {
 	if limit < 1 || limit > kms.MaxPageSize {
 		return nil, errArgument("limit", reasonRange)
 	}
 	if _, err := s.coder(); err != nil {
 		return nil, err
 	}
-	p := DueKeysParams{Now: timestamp(now), After: DuePosition{timestamp(after.Due), after.Tenant[:], after.Key[:]}}
 	due := make([]kms.DueKey, 0, limit)
 	for {
 		p.Limit = limit - len(due)
-		rows, err := s.driver.DueKeys(ctx, p)
+		rows, err := read(ctx, p)
 		if err != nil {
 			return nil, translate(err)
 		}
@@ -122,7 +129,7 @@ func (s *Store) DueKeys(ctx context.Context, now time.Time, after kms.DueKey, li
 			if row.Due.Valid && row.Tenant.Valid && row.ID.Valid {
 				last = row
 			}
-			d := newDecoder(ObjectKey, rowID(row.Tenant), rowID(row.ID))
+			d := newDecoder(object, rowID(row.Tenant), rowID(row.ID))
 			k := kms.DueKey{Due: d.time(row.Due, "due"), Tenant: d.id(row.Tenant, "tenant"), Key: d.id(row.ID, "id")}
 			if err := d.result(); err != nil {
 				s.damaged(err)

@@ -38,6 +38,8 @@ func newCollector(s *Store) *collector {
 			"key":         {s.keys.usage, &s.keys.loads},
 			"key_name":    {s.keyNames.usage, &s.keyNames.loads},
 			"credential":  {s.credentials.usage, &s.credentials.loads},
+			"secret":      {s.providerSecrets.usage, &s.providerSecrets.loads},
+			"secret_path": {s.secretPaths.usage, &s.secretPaths.loads},
 		},
 		entries:   desc("cache_entries", "Objects in the cache.", "cache"),
 		bytes:     desc("cache_bytes", "Approximate bytes of the objects in the cache.", "cache"),

@@ -28,7 +28,7 @@ type (
 		Now    Timestamp
 	}
 	// ObjectCounts is how many objects a tenant has.
-	ObjectCounts struct{ Keys, Credentials int64 }
+	ObjectCounts struct{ Keys, Secrets, Credentials int64 }
 
 	CountTenantsParams struct{ Except string } // by its name
 

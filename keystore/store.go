@@ -17,22 +17,23 @@ import (
 )
 
 var (
-	_ kms.Keys           = (*Store)(nil)
-	_ kms.KeyLifecycle   = (*Store)(nil)
-	_ kms.Aliases        = (*Store)(nil)
-	_ kms.Tenants        = (*Store)(nil)
-	_ kms.Credentials    = (*Store)(nil)
-	_ kms.CredentialUses = (*Store)(nil)
-	_ kms.Approvals      = (*Store)(nil)
-	_ kms.NodeSettings   = (*Store)(nil)
-	_ kms.Policies       = (*Store)(nil)
-	_ kms.Webhooks       = (*Store)(nil)
-	_ kms.Deliveries     = (*Store)(nil)
-	_ kms.SystemSecrets  = (*Store)(nil)
-	_ kms.Idempotency    = (*Store)(nil)
-	_ kms.Trail          = (*Store)(nil)
-	_ kms.TrailWriter    = (*Store)(nil)
-	_ kms.Revisions      = (*Store)(nil)
+	_ kms.Keys            = (*Store)(nil)
+	_ kms.KeyLifecycle    = (*Store)(nil)
+	_ kms.Aliases         = (*Store)(nil)
+	_ kms.Tenants         = (*Store)(nil)
+	_ kms.Credentials     = (*Store)(nil)
+	_ kms.CredentialUses  = (*Store)(nil)
+	_ kms.Approvals       = (*Store)(nil)
+	_ kms.NodeSettings    = (*Store)(nil)
+	_ kms.Policies        = (*Store)(nil)
+	_ kms.Webhooks        = (*Store)(nil)
+	_ kms.Deliveries      = (*Store)(nil)
+	_ kms.SystemSecrets   = (*Store)(nil)
+	_ kms.Idempotency     = (*Store)(nil)
+	_ kms.Trail           = (*Store)(nil)
+	_ kms.TrailWriter     = (*Store)(nil)
+	_ kms.Revisions       = (*Store)(nil)
+	_ kms.ProviderSecrets = (*Store)(nil)
 )
 
 // Object is a kind of stored object: in errors, metrics and invalidations.
@@ -40,19 +41,20 @@ type Object string
 
 // The kinds of objects.
 const (
-	ObjectTenant       Object = "tenant"
-	ObjectProject      Object = "project"
-	ObjectKey          Object = "key"
-	ObjectKeyName      Object = "key name"
-	ObjectCredential   Object = "credential"
-	ObjectApproval     Object = "approval"
-	ObjectNodeSetting  Object = "setting of a node"
-	ObjectPolicy       Object = "policy"
-	ObjectWebhook      Object = "webhook"
-	ObjectDelivery     Object = "delivery"
-	ObjectJournalHead  Object = "head of a journal"
-	ObjectSystemSecret Object = "system secret"
-	ObjectClaim        Object = "idempotency record"
+	ObjectTenant         Object = "tenant"
+	ObjectProject        Object = "project"
+	ObjectKey            Object = "key"
+	ObjectKeyName        Object = "key name"
+	ObjectCredential     Object = "credential"
+	ObjectApproval       Object = "approval"
+	ObjectNodeSetting    Object = "setting of a node"
+	ObjectPolicy         Object = "policy"
+	ObjectWebhook        Object = "webhook"
+	ObjectDelivery       Object = "delivery"
+	ObjectJournalHead    Object = "head of a journal"
+	ObjectProviderSecret Object = "provider secret"
+	ObjectSystemSecret   Object = "system secret"
+	ObjectClaim          Object = "idempotency record"
 
 	ObjectRequestRecord Object = "record of a request"
 	ObjectAuditEntry    Object = "entry of the audit trail"
@@ -74,6 +76,9 @@ var (
 	// Operators look tenants up by name; the hot path has the id.
 	tenantNameLimits = limits{entries: 1 << 14, bytes: 4 << 20, absences: 1 << 12}
 	credentialLimits = limits{entries: 1 << 17, bytes: 96 << 20, absences: 1 << 14}
+	// 100,000 secrets of a few API keys each; larger values push each other out.
+	providerSecretLimits = limits{entries: 1 << 17, bytes: 192 << 20, absences: 1 << 14}
+	secretPathLimits     = limits{entries: 1 << 17, bytes: 16 << 20, absences: 1 << 14}
 )
 
 // Options are a Store's settings. The zero value is valid.
@@ -111,10 +116,15 @@ type Store struct {
 	keys        cache[keyID, *boundKey]
 	keyNames    cache[keyName, uuid.UUID]
 	credentials cache[uuid.UUID, *kms.Credential]
-	gate        *loadGate
-	collector   *collector
-	alarms      alarms
-	known       revisions
+
+	providerSecrets cache[keyID, *kms.ProviderSecret]
+	secretPaths     cache[keyName, uuid.UUID]
+	secretRevisions secretRevisions
+
+	gate      *loadGate
+	collector *collector
+	alarms    alarms
+	known     revisions
 
 	// tenantEpoch, from 1, grows after any tenant was dropped from the cache.
 	// A key that was bound to its tenant in the current epoch needs no look-up
@@ -221,6 +231,10 @@ func (s *Store) forgetAll() {
 	s.tenantNames.clear()
 	s.tenants.clear()
 	s.tenantEpoch.Add(1)
+	s.secretRevisions.forget()
+	s.secretPaths.clear()
+	s.providerSecrets.clear()
+	s.secretRevisions.tell(uuid.Nil())
 }
 
 func (s *Store) initCaches() {
@@ -259,8 +273,19 @@ func (s *Store) initCaches() {
 	s.credentials.load, s.credentials.hash, s.credentials.size = s.loadCredential, hashID, sizeCredential
 	s.credentials.init()
 
+	s.providerSecrets.limits, s.providerSecrets.now = providerSecretLimits, s.now
+	s.providerSecrets.load, s.providerSecrets.size = s.loadProviderSecret, sizeProviderSecret
+	s.providerSecrets.hash, s.providerSecrets.tenant, s.providerSecrets.gate = s.keys.hash, s.keys.tenant, s.gate
+	s.providerSecrets.init()
+
+	s.secretPaths.limits, s.secretPaths.now = secretPathLimits, s.now
+	s.secretPaths.load, s.secretPaths.size = s.loadSecretID, s.keyNames.size
+	s.secretPaths.hash, s.secretPaths.own, s.secretPaths.tenant, s.secretPaths.gate = s.keyNames.hash, s.keyNames.own, s.keyNames.tenant, s.gate
+	s.secretPaths.init()
+
 	if s.follower != nil {
 		fresh := s.follower.fresh
+		s.providerSecrets.fresh, s.secretPaths.fresh = fresh, fresh
 		s.tenants.fresh, s.tenantNames.fresh = fresh, fresh
 		s.keys.fresh, s.keyNames.fresh, s.credentials.fresh = fresh, fresh, fresh
 	}

@@ -29,6 +29,8 @@ func (s *Store) sweepOnce() {
 	s.keyNames.sweep()
 	s.keys.sweep()
 	s.credentials.sweep()
+	s.secretPaths.sweep()
+	s.providerSecrets.sweep()
 	s.tenantNames.sweep()
 	s.tenants.sweep()
 }

@@ -36,6 +36,7 @@ const (
 	KindStoreUnavailable
 	KindWaitExceeded
 	KindApprovalRequired
+	KindStaleReplica
 	kindCount
 )
 
@@ -71,6 +72,7 @@ var kindNames = [kindCount]string{
 	KindStoreUnavailable:   "store_unavailable",
 	KindWaitExceeded:       "wait_exceeded",
 	KindApprovalRequired:   "approval_required",
+	KindStaleReplica:       "stale_replica",
 }
 
 // String is the kind's stable code, as clients and the journal see it.

@@ -35,6 +35,8 @@ const (
 	EventOversold        EventType = "capacity.oversold"
 	EventJournalLag      EventType = "journal.lag"
 
+	EventSecretRolledBack EventType = "secret.rolled_back"
+
 	EventWebhookDisabled EventType = "webhook.disabled"
 	EventsDropped        EventType = "events.dropped"
 	EventTest            EventType = "webhook.test"
@@ -93,6 +95,8 @@ var eventTypes = []EventInfo{
 		Doc: "more credits a second are promised to tenants than the HSMs can do with safety"},
 	{Type: EventJournalLag, Severity: SeverityError, Operators: true, Fields: []string{"state", "api_node", "seconds"},
 		Doc: "entries have waited for the journal's disk for more than 10 seconds"},
+	{Type: EventSecretRolledBack, Severity: SeverityError, Fields: []string{"secret", "path", "version", "back_to", "credential_errors", "calls"},
+		Doc: "a provider refused the new version of a secret more often than the one before, which has all calls again"},
 	{Type: EventWebhookDisabled, Severity: SeverityWarning, Fields: []string{"webhook", "failing_since"},
 		Doc: "a webhook has failed for so long that nothing more is sent to it"},
 	{Type: EventsDropped, Severity: SeverityWarning, Fields: []string{"count"},

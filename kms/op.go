@@ -83,8 +83,32 @@ const (
 	OpTestWebhook      Op = "test-webhook"
 )
 
+// The operations on provider secrets.
+const (
+	OpCreateSecret     Op = "create-secret"
+	OpListSecrets      Op = "list-secrets"
+	OpReadSecret       Op = "read-secret" // what is not secret
+	OpUpdateSecret     Op = "update-secret"
+	OpDeleteSecret     Op = "delete-secret" // schedule deletion
+	OpAddSecretVersion Op = "add-secret-version"
+	OpActivateSecret   Op = "activate-secret"
+	OpRollbackSecret   Op = "rollback-secret"
+	OpDisableSecret    Op = "disable-secret-version"
+	OpDestroySecret    Op = "destroy-secret-version" // schedule destruction
+	OpRestoreSecret    Op = "restore-secret-version"
+	OpReadSecretGrants Op = "read-secret-grants"
+	OpSetSecretGrants  Op = "set-secret-grants"
+	OpFetchSecrets     Op = "fetch-secrets"
+	OpWatchSecrets     Op = "watch-secrets"
+	OpReportSecrets    Op = "report-secrets"
+)
+
 // What the service's keeper does on its own account.
 const (
+	OpKeeperAdvanceSecret  Op = "keeper-advance-secret"  // takes a rollout on
+	OpKeeperRollbackSecret Op = "keeper-rollback-secret" // its new version fails
+	OpKeeperDestroySecret  Op = "keeper-destroy-secret"
+
 	OpKeeperRotate  Op = "keeper-rotate"
 	OpKeeperDestroy Op = "keeper-destroy"
 	OpKeeperRevoke  Op = "keeper-revoke" // a credential of a deleted tenant
@@ -119,6 +143,8 @@ const (
 	ClassDestroy                // ends in loss of material
 	ClassImport                 // takes material from outside
 	ClassLegacy                 // weak algorithms, for old data
+	ClassList                   // tells which secrets there are
+	ClassReport                 // tells what came of calls
 )
 
 // OpInfo is an operation's row in the table of operations.
@@ -126,7 +152,7 @@ type OpInfo struct {
 	Op    Op
 	Class OpClass
 	// Family is the first part of the scope that allows the operation:
-	// "key", "tenant" (administration inside a tenant) or "operator".
+	// "key", "secret", "tenant" (administration inside a tenant) or "operator".
 	Family string
 	// Usage is what the key must have been made for; "" when any will do.
 	Usage Usage
@@ -136,6 +162,9 @@ type OpInfo struct {
 	// PerKey tells whether the operation acts on one existing key, so that a
 	// scope's glob applies.
 	PerKey bool
+	// PerSecret tells whether it acts on secrets, to whose paths a scope's glob
+	// applies.
+	PerSecret bool
 	// TwoOperators tells whether the operation needs the approval of a second
 	// operator, where the service is set so. Its task says of what: see
 	// task.act.
@@ -213,6 +242,25 @@ var ops = []OpInfo{
 	{Op: OpReadUsage, Class: ClassRead, Family: "usage"},
 	{Op: OpApprove, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpReadApprovals, Class: ClassRead, Family: "operator"},
+	{Op: OpCreateSecret, Class: ClassCreate, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpListSecrets, Class: ClassList, Family: "secret"},
+	{Op: OpReadSecret, Class: ClassRead, Family: "secret", PerSecret: true},
+	{Op: OpUpdateSecret, Class: ClassManage, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpDeleteSecret, Class: ClassDestroy, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpAddSecretVersion, Class: ClassCreate, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpActivateSecret, Class: ClassManage, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpRollbackSecret, Class: ClassManage, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpDisableSecret, Class: ClassManage, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpDestroySecret, Class: ClassDestroy, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpRestoreSecret, Class: ClassManage, Family: "secret", Changes: true, PerSecret: true},
+	{Op: OpReadSecretGrants, Class: ClassRead, Family: "tenant"},
+	{Op: OpSetSecretGrants, Class: ClassManage, Family: "tenant", Changes: true},
+	{Op: OpFetchSecrets, Class: ClassUse, Family: "secret", PerSecret: true},
+	{Op: OpWatchSecrets, Class: ClassUse, Family: "secret", PerSecret: true},
+	{Op: OpReportSecrets, Class: ClassReport, Family: "secret"},
+	{Op: OpKeeperAdvanceSecret, Class: ClassManage, Family: "keeper", Changes: true},
+	{Op: OpKeeperRollbackSecret, Class: ClassManage, Family: "keeper", Changes: true},
+	{Op: OpKeeperDestroySecret, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},
 	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true, PerKey: true},
 	{Op: OpKeeperRevoke, Class: ClassDestroy, Family: "keeper", Changes: true},

@@ -94,6 +94,7 @@ type Credentials interface {
 
 // CredentialChange is a change of a credential; nil fields stay as they are.
 type CredentialChange struct {
+	Scopes  []string           // replaces all when not nil
 	Secrets []CredentialSecret // replaces the live secrets when not nil
 	Revoked *time.Time         // cannot be taken back
 }
@@ -175,7 +176,10 @@ type AdmitRequest struct {
 	Source    Spec      // re-encryption: of the key that decrypts
 	Key       uuid.UUID // zero for operations on no key
 	Bytes     int       // plaintext, ciphertext or message given
-	Urgency   Urgency
+	// Items is how many times the price is due of an operation on several
+	// objects (OpFetchSecrets), which may be none; of others it is 0.
+	Items   int
+	Urgency Urgency
 	// Target is the tenant that is acted on, if it is not the principal's.
 	Target uuid.UUID
 	// Versions is how many versions that are not destroyed the key has which is

@@ -41,6 +41,12 @@ func (p *Principal) Allowed(op Op, key *Key) bool {
 	return p.Scopes.allow(info, name)
 }
 
+// AllowedSecret tells whether the principal may run op on the secret of a path.
+func (p *Principal) AllowedSecret(op Op, path string) bool {
+	info := op.Info()
+	return info != nil && p.Scopes.allow(info, path)
+}
+
 // Sees tells whether an object of a project is visible to the principal: a
 // credential sees its own project, and all of them with the scope
 // "tenant:admin" or a "project:*".
@@ -66,14 +72,16 @@ const MaxScopes = 64
 
 // ParseScopes parses scopes of the form
 //
-//	<family>:<operation>[:<glob of key name>]    or    debug
+//	<family>:<operation>[:<glob of key name or secret path>]    or    debug
 //
-// Families are key, tenant, operator, project, usage and audit, and role, which
-// stands for the scopes of a role. Operations are the names of the Op constants
-// of the family, "*" or, for keys, "use" (and read), "manage", "destroy"
-// (schedule and cancel the end of keys and versions) and "import"; tenant and
-// operator know "admin" and operator "auditor"; project knows only "*". In a
-// glob "*" matches any run of characters, "/" included.
+// Families are key, secret, tenant, operator, project, usage and audit, and
+// role, which stands for the scopes of a role. Operations are the names of the Op
+// constants of the family, "*" or, for keys, "use" (and read), "manage",
+// "destroy" (schedule and cancel the end of keys and versions) and "import"; for
+// secrets "read" (the values), "list" (which there are, and what is not secret
+// of them), "manage", "destroy" and "report", none of which holds another;
+// tenant and operator know "admin" and operator "auditor"; project knows only
+// "*". In a glob "*" matches any run of characters, "/" included.
 func ParseScopes(scopes []string) (Scopes, error) {
 	if len(scopes) == 0 || len(scopes) > MaxScopes {
 		return Scopes{}, Errorf(KindInvalidArgument, "scopes: give 1 to %d of them", MaxScopes)
@@ -126,10 +134,16 @@ func parseScope(s string) (scope, error) {
 	if !knownScope(family, operation) {
 		return scope{}, fmt.Errorf("names an unknown family or operation")
 	}
-	if hasGlob && family != "key" {
-		return scope{}, fmt.Errorf("has a glob, which only key scopes take")
+	if hasGlob && family != "key" && !secretGlob(family, operation) {
+		return scope{}, fmt.Errorf("has a glob, which only scopes of keys and of single secrets take")
 	}
 	return scope{family, operation, glob}, nil
+}
+
+// secretGlob tells whether a scope is about single secrets.
+func secretGlob(family, operation string) bool {
+	return family == "secret" && operation != "list" && operation != string(OpListSecrets) &&
+		operation != "report" && operation != string(OpReportSecrets)
 }
 
 func knownScope(family, operation string) bool {
@@ -149,6 +163,10 @@ func knownScope(family, operation string) bool {
 		}
 	case "key":
 		if operation == "*" || operation == "use" || operation == "manage" {
+			return true
+		}
+	case "secret":
+		if classes(family, operation) != nil {
 			return true
 		}
 	}
@@ -185,7 +203,7 @@ func (s Scopes) coversOne(want scope) bool {
 			}
 			continue
 		}
-		if covers(have.operation, want.operation) && (have.glob == "*" || have.glob == want.glob) {
+		if covers(have.family, have.operation, want.operation) && (have.glob == "*" || have.glob == want.glob) {
 			return true
 		}
 	}
@@ -194,12 +212,12 @@ func (s Scopes) coversOne(want scope) bool {
 
 // covers tells whether a scope's operation allows all that another one of the
 // same family does.
-func covers(have, want string) bool {
+func covers(family, have, want string) bool {
 	if have == want || have == "admin" {
 		return true
 	}
-	allowed := classes(have)
-	if wanted := classes(want); wanted != nil {
+	allowed := classes(family, have)
+	if wanted := classes(family, want); wanted != nil {
 		return !slices.ContainsFunc(wanted, func(c OpClass) bool { return !slices.Contains(allowed, c) })
 	}
 	info := Op(want).Info()
@@ -208,7 +226,10 @@ func covers(have, want string) bool {
 
 // classes are the classes of operations that the operation of a scope stands
 // for; nil for a single operation and for "admin", which stands for all.
-func classes(operation string) []OpClass {
+func classes(family, operation string) []OpClass {
+	if family == "secret" {
+		return secretClasses[operation]
+	}
 	switch operation {
 	case "*":
 		return classesOfStar
@@ -233,6 +254,16 @@ var (
 	classesOfRead    = []OpClass{ClassRead}
 	classesOfDestroy = []OpClass{ClassDestroy}
 	classesOfImport  = []OpClass{ClassImport}
+
+	// Of secrets reading is using, and none of the others holds it.
+	secretClasses = map[string][]OpClass{
+		"*":       {ClassUse, ClassRead, ClassCreate, ClassManage, ClassList, ClassReport},
+		"read":    {ClassUse},
+		"list":    {ClassList, ClassRead},
+		"manage":  {ClassRead, ClassCreate, ClassManage},
+		"destroy": {ClassDestroy},
+		"report":  {ClassReport},
+	}
 )
 
 func (s Scopes) allow(info *OpInfo, name string) bool {
@@ -241,12 +272,22 @@ func (s Scopes) allow(info *OpInfo, name string) bool {
 		if sc.family != info.Family {
 			continue
 		}
-		ok := sc.operation == "admin" || sc.operation == string(info.Op) || slices.Contains(classes(sc.operation), info.Class)
-		if ok && (!info.PerKey || MatchGlob(sc.glob, name)) {
+		if sc.permits(info) && (!info.PerKey && !info.PerSecret || MatchGlob(sc.glob, name)) {
 			return true
 		}
 	}
 	return false
+}
+
+// permits tells whether a scope of the operation's family allows it on some
+// object.
+func (sc *scope) permits(info *OpInfo) bool {
+	return sc.operation == "admin" || sc.operation == string(info.Op) || slices.Contains(classes(sc.family, sc.operation), info.Class)
+}
+
+// reaches tells whether the set allows an operation on some object.
+func (s Scopes) reaches(info *OpInfo) bool {
+	return slices.ContainsFunc(s.list, func(sc scope) bool { return sc.family == info.Family && sc.permits(info) })
 }
 
 // MatchGlob tells whether name matches the glob, in which "*" stands for any

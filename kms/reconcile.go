@@ -69,6 +69,11 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundCredential(ctx, e)
 	case OpCreateWebhook, OpDeleteWebhook:
 		return s.foundWebhook(ctx, e)
+	case OpCreateSecret, OpUpdateSecret, OpDeleteSecret, OpAddSecretVersion, OpActivateSecret, OpRollbackSecret, OpDisableSecret,
+		OpDestroySecret, OpRestoreSecret, OpKeeperAdvanceSecret, OpKeeperRollbackSecret, OpKeeperDestroySecret:
+		return s.foundSecret(ctx, e)
+	case OpSetSecretGrants:
+		return OutcomeFoundUnknown // some of the credentials may have been changed
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:
 		return OutcomeFoundUnknown // how far it came; repeating it does the rest
 	}

@@ -106,7 +106,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	}
 	s.svc = kms.NewService(kms.Config{
 		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
-		Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records, Trail: s.trail, ReadEntry: s.trail.read,
+		Secrets: noSecrets{}, Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records, Trail: s.trail, ReadEntry: s.trail.read,
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -131,6 +131,14 @@ func (s *stage) operatorTicket(t *testing.T) *kms.Ticket {
 	ticket := s.ticket(t, "operator:admin", "tenant:admin")
 	ticket.By.Tenant = &kms.Tenant{ID: uuid.NewV7(), Name: kms.SystemTenantName, State: kms.TenantActive}
 	return ticket
+}
+
+// noSecrets is a store without provider secrets.
+type noSecrets struct{ kms.ProviderSecrets }
+
+func (noSecrets) FollowSecrets(func(uuid.UUID)) {}
+func (noSecrets) ListSecrets(context.Context, uuid.UUID, string, kms.Page) ([]*kms.ProviderSecret, string, error) {
+	return nil, "", nil
 }
 
 type stageKeys struct{ *stage }

@@ -54,6 +54,11 @@ type Service struct {
 
 	readEntry EntryReader
 
+	secrets  ProviderSecrets
+	dataKeys *dataKeyCache
+	watches  *watchHub
+	events   Events
+
 	nonces    *nonceMeter
 	rotations chan DueKey
 	quota     Quota
@@ -107,6 +112,8 @@ type Config struct {
 	// in ten-thousandths, by the policy in force.
 	SuccessLine func() int64
 	ReadEntry   EntryReader // reads the payloads of the trail
+	Secrets     ProviderSecrets
+	Events      Events
 
 	Quota     Quota
 	Accounts  QuotaAccounts
@@ -121,7 +128,7 @@ type Config struct {
 
 // NewService makes a Service.
 func NewService(c Config) *Service {
-	return &Service{
+	s := &Service{
 		keys: c.Keys, tenants: c.Tenants, credentials: c.Credentials,
 		lifecycle: c.Lifecycle, aliases: c.Aliases, idempotency: c.Idempotency,
 		approvals: c.Approvals, deletions: c.Deletions, nodes: c.Nodes,
@@ -134,7 +141,10 @@ func NewService(c Config) *Service {
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
+		secrets: c.Secrets, dataKeys: newDataKeyCache(), events: c.Events,
 	}
+	s.watches = newWatchHub(s)
+	return s
 }
 
 // task is what a verb hands to the route.
@@ -286,7 +296,7 @@ func (s *Service) allowed(t *Ticket, k *task) bool {
 func (s *Service) admit(t *Ticket, k *task) error {
 	r := AdmitRequest{
 		RequestID: t.RequestID, Principal: t.By, Op: k.op, Spec: k.spec,
-		Bytes: k.bytes, Urgency: t.Urgency, Target: t.Target,
+		Bytes: k.bytes, Items: t.priced, Urgency: t.Urgency, Target: t.Target,
 	}
 	if t.Key != nil {
 		r.Spec, r.Key = t.Key.Spec, t.Key.ID
@@ -455,7 +465,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 		Wait: t.Wait, SlotTime: t.SlotTime, Total: now.Sub(t.Received),
 		Outcome: "ok", Reasons: t.Reasons, Address: t.Address, UserAgent: t.UserAgent,
 		DryRun: t.DryRun, Replayed: t.Replayed, Approval: t.Approval,
-		PolicyVersion: t.PolicyVersion,
+		PolicyVersion: t.PolicyVersion, Items: t.Items,
 	}
 	if len(t.Reasons) > 0 {
 		e.Class, e.Urgency, e.Estimate = t.Class, t.Urgency, t.Estimate

@@ -124,12 +124,19 @@ func (k *Keeper) advanceDeletion(ctx context.Context, id uuid.UUID) (overdue boo
 		if err := k.eraseKeys(ctx, tenant); err != nil {
 			return false, err
 		}
+		if err := k.eraseSecrets(ctx, tenant); err != nil {
+			return false, err
+		}
 		if err := k.revokeCredentials(ctx, tenant); err != nil {
 			return false, err
 		}
 		// The end is reached when a look finds nothing left.
 		left, _, err := s.keys.ListKeys(ctx, tenant.ID, "", Page{Size: 1})
-		if err != nil || len(left) > 0 || k.stopped() || s.clock().Before(tenant.Deletion.Requested.Add(eraseSettle)) {
+		if err != nil || len(left) > 0 {
+			return false, err
+		}
+		secrets, _, err := s.secrets.ListSecrets(ctx, tenant.ID, "", Page{Size: 1})
+		if err != nil || len(secrets) > 0 || k.stopped() || s.clock().Before(tenant.Deletion.Requested.Add(eraseSettle)) {
 			return false, err // found again at the next look
 		}
 		return false, s.endDeletion(ctx, tenant, OpKeeperErase, TenantDeleted)

@@ -61,7 +61,10 @@ type Ticket struct {
 	Elapsed       time.Duration // from Received to the journal's acknowledgement
 	// Steps takes when the request's steps ended, nil: nobody asks.
 	Steps *Steps
+	// Items are what a request on several objects did with each.
+	Items []EntryItem
 
+	priced      int // see AdmitRequest.Items
 	reservation Reservation
 	admitted    bool
 	ran         bool // a device was asked: the outcome may be known or not
@@ -199,6 +202,16 @@ type Entry struct {
 	Refused bool
 	// Grouped says that the answer did not wait until the entry was durable.
 	Grouped bool
+	// Items are what a request on several objects did with each.
+	Items []EntryItem
+}
+
+// EntryItem is what a fetch did with one secret.
+type EntryItem struct {
+	Secret   uuid.UUID // zero: none was found
+	Status   FetchStatus
+	Versions []uint32  // that were handed out, or may be used on
+	LeaseEnd time.Time // until when; zero: nothing was handed out
 }
 
 // Phase says which part of a request an entry records.

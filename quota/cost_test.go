@@ -70,7 +70,9 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 		{"SLH_DSA_SHAKE_256S", uses(20000, 20, 5000), 5},
 		{"", []price{
 			{"random", 1}, {"digest", 1},
-			{"secret-fetch", 1}, {"secret-unchanged", 0},
+			{"fetch-secrets", 1}, {"watch-secrets", 1}, {"report-secrets", 1}, {"read-secret", 1}, {"list-secrets", 2}, {"read-secret-grants", 2},
+			{"create-secret", 5}, {"update-secret", 5}, {"delete-secret", 5}, {"add-secret-version", 5}, {"activate-secret", 5}, {"rollback-secret", 5},
+			{"disable-secret-version", 5}, {"destroy-secret-version", 5}, {"restore-secret-version", 5}, {"set-secret-grants", 5},
 			{"public", 1}, {"describe", 1}, {"list", 2},
 			{"list-aliases", 2}, {"read-approvals", 1}, {"import-parameters", 1},
 			{"enable-version", 5}, {"disable-version", 5}, {"destroy-version", 5}, {"cancel-destruction", 5},
@@ -162,7 +164,7 @@ func TestSizeSurcharge(t *testing.T) {
 
 func TestPriceIsTotalAndGrowsWithSize(t *testing.T) {
 	table := DefaultCostTable()
-	ops := []kms.Op{"", "never heard of", opSecretUnchanged}
+	ops := []kms.Op{"", "never heard of"}
 	for _, op := range kms.Ops() {
 		ops = append(ops, op.Op)
 	}

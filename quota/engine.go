@@ -132,6 +132,8 @@ func CreatedBy(r *kms.AdmitRequest) Object {
 		return Nothing
 	case r.Op == kms.OpCreateKey, r.Op == kms.OpImportKey:
 		return Keys
+	case r.Op == kms.OpCreateSecret:
+		return Secrets
 	case r.Op == kms.OpCreateCredential:
 		return Credentials
 	}
@@ -169,6 +171,10 @@ func (e *Engine) AdmitRequest(r *Request) (kms.Reservation, error) {
 		Cost:      snapshot.Costs.Price(r.Op, r.Spec, r.Bytes),
 
 		PolicyVersion: snapshot.Version,
+	}
+	if r.Op == kms.OpFetchSecrets {
+		// Each item is priced; what the caller has already costs nothing.
+		reservation.Cost = min(reservation.Cost*kms.Credits(max(r.Items, 0)), MaxPrice)
 	}
 	if r.Source != "" {
 		reservation.Cost += snapshot.Costs.Price(kms.OpDecrypt, r.Source, r.Bytes)

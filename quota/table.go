@@ -6,13 +6,6 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
-// Operations that have a price although the route does not offer them yet, so
-// that the list is whole and a version of it stays one.
-const (
-	opSecretFetch     kms.Op = "secret-fetch"     // one item
-	opSecretUnchanged kms.Op = "secret-unchanged" // one item that the client has already
-)
-
 // What is added when the key has to be unwrapped into the token first, in
 // credits.
 const (
@@ -65,8 +58,10 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpRandom: 1,
 	kms.OpDigest: 1,
 
-	opSecretFetch:     1,
-	opSecretUnchanged: 0,
+	// Of one item; one that the client has already is none.
+	kms.OpFetchSecrets:  1,
+	kms.OpWatchSecrets:  1,
+	kms.OpReportSecrets: 1,
 
 	// Reading one object's metadata.
 	kms.OpPublic:         1,
@@ -81,6 +76,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadCapacity:   1,
 	kms.OpReadQuotas:     2,
 	kms.OpReadWebhook:    1,
+	kms.OpReadSecret:     1,
 	kms.OpReadRequest:    1,
 	kms.OpReadAudit:      2,
 	kms.OpReadUsage:      2,
@@ -90,6 +86,9 @@ var pricedOperations = map[kms.Op]int64{
 
 	kms.OpListKeys:    2,
 	kms.OpListAliases: 2,
+	kms.OpListSecrets: 2,
+
+	kms.OpReadSecretGrants: 2,
 
 	// Other management.
 	kms.OpUpdateKey:        5,
@@ -132,6 +131,20 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpCreateWebhook:    5,
 	kms.OpDeleteWebhook:    5,
 	kms.OpTestWebhook:      5,
+	kms.OpCreateSecret:     5,
+	kms.OpUpdateSecret:     5,
+	kms.OpDeleteSecret:     5,
+	kms.OpAddSecretVersion: 5,
+	kms.OpActivateSecret:   5,
+	kms.OpRollbackSecret:   5,
+	kms.OpDisableSecret:    5,
+	kms.OpDestroySecret:    5,
+	kms.OpRestoreSecret:    5,
+	kms.OpSetSecretGrants:  5,
+
+	kms.OpKeeperAdvanceSecret:  5,
+	kms.OpKeeperRollbackSecret: 5,
+	kms.OpKeeperDestroySecret:  5,
 }
 
 // DefaultCosts returns the price list that Sluice comes with.

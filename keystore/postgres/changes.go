@@ -16,7 +16,7 @@ const (
 	// next one begins. The condition on xid finds the rows by their index; the
 	// other one leaves out those that the last snapshot showed. Without a last
 	// snapshot there is nothing to show.
-	selectChanges = `SELECT s.snapshot::text, pg_postmaster_start_time()::text, c.object, c.tenant, c.id, c.name
+	selectChanges = `SELECT s.snapshot::text, pg_postmaster_start_time()::text, c.object, c.tenant, c.id, c.name, c.revision
 		FROM (SELECT pg_current_snapshot() AS snapshot, nullif($1, '')::pg_snapshot AS since) s
 		LEFT JOIN changes c ON c.xid >= pg_snapshot_xmin(s.since) AND NOT pg_visible_in_snapshot(c.xid, s.since)
 		LIMIT $2`
@@ -42,7 +42,7 @@ func (db *DB) Changes(ctx context.Context, p keystore.ChangesParams) (*keystore.
 	r := new(keystore.ChangesResult)
 	err := db.list(ctx, everybody, func(rows pgx.Rows) error {
 		var c keystore.ChangeRow
-		err := rows.Scan(&r.Position, &r.Server, &c.Object, idColumn{&c.Tenant}, idColumn{&c.ID}, &c.Name)
+		err := rows.Scan(&r.Position, &r.Server, &c.Object, idColumn{&c.Tenant}, idColumn{&c.ID}, &c.Name, &c.Revision)
 		if err == nil && !c.Object.Null {
 			r.Changes = append(r.Changes, c)
 		}

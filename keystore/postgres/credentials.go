@@ -29,7 +29,7 @@ const (
 	insertCredential = `INSERT INTO credentials (tenant, id, project, name, component, scopes, networks, created,
 			expires, revoked, revision, mac, mac_version)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
-	updateCredential = `UPDATE credentials SET revoked = $4, revision = $5, mac = $6, mac_version = $7
+	updateCredential = `UPDATE credentials SET revoked = $4, revision = $5, mac = $6, mac_version = $7, scopes = $8
 		WHERE tenant = $1 AND id = $2 AND revision = $3`
 	touchCredential = `UPDATE credentials SET last_used = $3, last_address = $4
 		WHERE tenant = $1 AND id = $2 AND (last_used IS NULL OR last_used < $3)`
@@ -114,7 +114,7 @@ func (db *DB) UpdateCredential(ctx context.Context, p keystore.UpdateCredentialP
 	c := &p.Credential
 	return db.write(ctx, c.Tenant, func(tx transaction) error {
 		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, id(c.Tenant), id(c.ID), c.Revision-1,
-			maybeMoment(c.Revoked), c.Revision, c.Code.MAC, codeVersion(c.Code))
+			maybeMoment(c.Revoked), c.Revision, c.Code.MAC, codeVersion(c.Code), c.Scopes)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ const (
 // translate turns errors of PostgreSQL into those of the driver interface. The
 // messages of the server are left out: they quote values.
 func translate(err error) error {
-	if err == nil || errors.Is(err, keystore.ErrMissing) || errors.Is(err, keystore.ErrStale) || errors.Is(err, keystore.ErrExists) {
+	if err == nil || errors.Is(err, keystore.ErrMissing) || errors.Is(err, keystore.ErrStale) || errors.Is(err, keystore.ErrOvertaken) || errors.Is(err, keystore.ErrExists) {
 		return err
 	}
 	if errors.Is(err, pgx.ErrNoRows) {

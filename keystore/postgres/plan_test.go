@@ -61,6 +61,16 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, md5(i::text)::uuid, 'once-' || i, 'node.down', '\x01', now(),
 			CASE WHEN i % 2 = 0 THEN now() + i * interval '1 second' END, 1,
 			CASE WHEN i % 2 = 1 THEN now() - i * interval '1 second' END FROM generate_series(1, $1) i`,
+	"secrets": `INSERT INTO secrets (tenant, id, path, state, document, due, revision)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 'llm/' || i, 'ACTIVE', '{}',
+			CASE WHEN i % 10 = 0 THEN now() + i * interval '1 minute' END, i FROM generate_series(1, $1) i`,
+	"secret_versions": `INSERT INTO secret_versions (tenant, secret_id, number, data_key, value)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 1, '\x01', '\x01' FROM generate_series(1, $1) i`,
+	"secret_revisions": `INSERT INTO secret_revisions (tenant, revision) SELECT md5(i::text)::uuid, 1 FROM generate_series(1, $1) i`,
+	"secret_changes": `INSERT INTO secret_changes (tenant, revision, path, kind, made)
+		SELECT md5((i / 10)::text)::uuid, i, 'llm/' || i, 'changed', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
+	"secret_outcomes": `INSERT INTO secret_outcomes (tenant, secret_id, version, ok, credential, quota, rate_limit, transient)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 1, 0, 0, 0, 0, 0 FROM generate_series(1, $1) i`,
 	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"audit_entries": `INSERT INTO audit_entries (ordinal, node, sequence, tenant, time, request, project, component, op, key_id,

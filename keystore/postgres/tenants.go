@@ -23,6 +23,7 @@ const (
 		WHERE id = $1 AND revision = $2`
 	selectDueDeletions = `SELECT due_deletions($1, $2, $3)`
 	countObjects       = `SELECT (SELECT count(*) FROM keys WHERE tenant = $1 AND state <> 'DESTROYED'),
+		(SELECT count(*) FROM secrets WHERE tenant = $1 AND state <> 'DESTROYED'),
 		(SELECT count(*) FROM credentials WHERE tenant = $1 AND revoked IS NULL AND (expires IS NULL OR expires > $2))`
 	// The function sees the tenants of all; bigint's largest is no limit.
 	countTenants = `SELECT tier, count(*) FROM tenants_after('', 9223372036854775807)
@@ -104,7 +105,7 @@ func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (
 
 // CountObjects implements keystore.TenantDriver.
 func (db *DB) CountObjects(ctx context.Context, p keystore.CountObjectsParams) (n keystore.ObjectCounts, err error) {
-	err = db.row(ctx, p.Tenant, []any{&n.Keys, &n.Credentials}, countObjects, id(p.Tenant), moment(p.Now))
+	err = db.row(ctx, p.Tenant, []any{&n.Keys, &n.Secrets, &n.Credentials}, countObjects, id(p.Tenant), moment(p.Now))
 	return n, err
 }
 

@@ -27,7 +27,7 @@ const (
 	insertCredential = `INSERT INTO credentials (tenant, id, project, name, component, scopes, networks, created,
 			expires, revoked, revision, mac, mac_version)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateCredential = `UPDATE credentials SET revoked = ?, revision = ?, mac = ?, mac_version = ?
+	updateCredential = `UPDATE credentials SET scopes = ?, revoked = ?, revision = ?, mac = ?, mac_version = ?
 		WHERE tenant = ? AND id = ? AND revision = ?`
 	touchCredential = `UPDATE credentials SET last_used = ?3, last_address = ?4
 		WHERE tenant = ?1 AND id = ?2 AND (last_used IS NULL OR last_used < ?3)`
@@ -109,7 +109,7 @@ func (db *DB) InsertCredential(ctx context.Context, p keystore.InsertCredentialP
 func (db *DB) UpdateCredential(ctx context.Context, p keystore.UpdateCredentialParams) error {
 	c := &p.Credential
 	return db.write(ctx, func(tx transaction) error {
-		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, c.Revoked, c.Revision, c.Code.MAC,
+		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, c.Scopes, c.Revoked, c.Revision, c.Code.MAC,
 			codeVersion(c.Code), c.Tenant[:], c.ID[:],
 			c.Revision-1)
 		if err != nil {

@@ -32,7 +32,7 @@ type coded interface {
 // texts of SQLite name tables and columns, never values; those of constraints
 // are left out all the same, because the sentinel says it all.
 func (db *DB) translate(err error) error {
-	if err == nil || errors.Is(err, keystore.ErrMissing) || errors.Is(err, keystore.ErrStale) {
+	if err == nil || errors.Is(err, keystore.ErrMissing) || errors.Is(err, keystore.ErrStale) || errors.Is(err, keystore.ErrOvertaken) {
 		return err
 	}
 	if errors.Is(err, sql.ErrNoRows) {

@@ -189,6 +189,8 @@ var statementsWithoutTenant = map[string]string{
 	"deleteExpiredClaims":               "housekeeping",
 	"selectRowAuthentication":           "the database's own",
 	"sealRowAuthentication":             "the database's own",
+	"selectDueProviderSecrets":          "the keeper acts for all tenants",
+	"deleteSecretChanges":               "housekeeping",
 	"selectDueKeys":                     "the keeper acts for all tenants",
 	"selectDueDeletions":                "the keeper acts for all tenants",
 	"selectApproval":                    "operators'",

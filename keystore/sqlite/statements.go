@@ -18,6 +18,8 @@ var (
 		selectRequestRecord, selectAnyRequestRecord,
 		selectShipped, listShipped, selectLastOrder, newestAuditEntries, newestAuditEntriesOfAll, arrivedAuditEntries, arrivedAuditEntriesOfAll, arrivedOfOp,
 		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntriesAt, anyAuditEntriesAt, selectUsage, selectUsageOfAll,
+		selectProviderSecret, selectProviderSecretID, listProviderSecrets, selectDueProviderSecrets,
+		selectSecretRevision, selectSecretChanges, selectSecretOutcomes,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -28,6 +30,8 @@ var (
 		insertApproval, updateApproval, deleteExpiredApprovals, insertNodeSetting, updateNodeSetting, insertPolicy, putJournalHead,
 		insertWebhook, updateWebhook, deleteWebhook, noteTaken, noteFailed,
 		insertDelivery, dropDeliveries, claimDeliveries, retryDelivery, endDelivery, deleteDelivery, deleteEndedDeliveries,
+		insertProviderSecret, updateProviderSecret, insertProviderVersion, deleteProviderVersion,
+		putSecretRevision, insertSecretChange, dropSecretChanges, deleteSecretChanges, addSecretOutcome, deleteSecretOutcomes,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

@@ -24,6 +24,7 @@ const (
 	selectDueDeletions = `SELECT id FROM tenants
 		WHERE state IN ('DELETING', 'DELETED') AND (state = 'DELETING' OR void_at <= ?) AND id > ? ORDER BY id LIMIT ?`
 	countObjects = `SELECT (SELECT count(*) FROM keys WHERE tenant = ?1 AND state <> 'DESTROYED'),
+		(SELECT count(*) FROM secrets WHERE tenant = ?1 AND state <> 'DESTROYED'),
 		(SELECT count(*) FROM credentials WHERE tenant = ?1 AND revoked IS NULL AND (expires IS NULL OR expires > ?2))`
 	// It reads the whole table: an operator sells capacity now and then.
 	countTenants = `SELECT tier, count(*) FROM tenants WHERE deleted_at IS NULL AND name <> ? GROUP BY tier`
@@ -101,7 +102,7 @@ func (db *DB) DueDeletions(ctx context.Context, p keystore.DueDeletionsParams) (
 
 // CountObjects implements keystore.TenantDriver.
 func (db *DB) CountObjects(ctx context.Context, p keystore.CountObjectsParams) (n keystore.ObjectCounts, err error) {
-	err = db.row(ctx, countObjects, p.Tenant[:], p.Now).Scan(&n.Keys, &n.Credentials)
+	err = db.row(ctx, countObjects, p.Tenant[:], p.Now).Scan(&n.Keys, &n.Secrets, &n.Credentials)
 	return n, db.translate(err)
 }
 

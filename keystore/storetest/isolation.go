@@ -21,6 +21,7 @@ type objects struct {
 	credential *kms.Credential
 	claim      kms.IdempotencyKey
 	webhook    *kms.Webhook
+	secret     *kms.ProviderSecret
 	request    uuid.UUID
 }
 
@@ -118,6 +119,14 @@ var reaching = map[string][]attempt{
 	"DeleteWebhook": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		return s.DeleteWebhook(ctx, tenant.ID, o.webhook.ID)
 	}},
+	"Secret": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Secret(ctx, tenant.ID, o.secret.ID)
+		return err
+	}},
+	"SecretByPath": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.SecretByPath(ctx, tenant.ID, o.secret.Path)
+		return err
+	}},
 	"RequestRecord": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		_, err := s.RequestRecord(ctx, tenant.ID, o.request)
 		return err
@@ -179,6 +188,16 @@ var withoutTenant = map[string]string{
 	"Policy":                      "operators only",
 	"ListPolicies":                "operators only",
 	"PutPolicy":                   "operators only",
+	"CreateSecret":                "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
+	"UpdateSecret":                "AnotherTenantsSecretIsNotChanged",
+	"ListSecrets":                 "ListsHoldTheTenantsOwnObjects",
+	"DueSecrets":                  "the service's own keeper acts for all tenants",
+	"SecretsRevision":             "a number of the own tenant: Secrets",
+	"AwaitSecretsRevision":        "a number of the own tenant: Secrets",
+	"ChangesOfSecrets":            "the own tenant's: Secrets",
+	"FollowSecrets":               "reads and writes nothing",
+	"AddOutcomes":                 "says nothing of what it found: AnotherTenantsSecretIsNotChanged",
+	"Outcomes":                    "says nothing of what it found: AnotherTenantsSecretIsNotChanged",
 	"CreateWebhook":               "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListWebhooks":                "ListsHoldTheTenantsOwnObjects",
 	"Enqueue":                     "says nothing of what it found: AnotherTenantsWebhookGetsNothing",
@@ -203,7 +222,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	theirs := makeObjects(t, e, owner)
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
-		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID),
+		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"),
 		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"}, request: uuid.NewV7(),
 	}
 
@@ -262,6 +281,9 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		if list, _, err := e.ListCredentials(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListCredentials = %v, %v", list, err)
 		}
+		if list, _, err := e.ListSecrets(ctx, intruder.ID, "", page); err != nil || len(list) != 0 {
+			t.Errorf("ListSecrets = %v, %v", list, err)
+		}
 		if list, _, err := e.ListWebhooks(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListWebhooks = %v, %v", list, err)
 		}
@@ -270,6 +292,26 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		}
 		if list, _, err := e.ListProjects(ctx, intruder.ID, page); err != nil || len(list) != 1 {
 			t.Errorf("ListProjects = %v, %v; want the default one", list, err)
+		}
+	})
+	t.Run("AnotherTenantsSecretIsNotChanged", func(t *testing.T) {
+		was := theirs.secret.Clone()
+		was.Tenant = intruder.ID
+		next := was.Clone()
+		next.Provider = "stolen"
+		if err := e.UpdateSecret(ctx, was, next, kms.SecretChanged); err == nil {
+			t.Error("UpdateSecret succeeds")
+		}
+		if err := e.AddOutcomes(ctx, intruder.ID, []kms.SecretOutcome{{Secret: was.ID, Version: 2, Credential: 100}}); err != nil {
+			t.Error(err)
+		}
+		for _, tenant := range []uuid.UUID{owner.ID, intruder.ID} {
+			if list, err := e.Outcomes(ctx, tenant, was.ID); err != nil || len(list) != 0 {
+				t.Errorf("Outcomes: %+v, %v", list, err)
+			}
+		}
+		if got, err := e.Secret(ctx, owner.ID, was.ID); err != nil || !reflect.DeepEqual(got, theirs.secret) {
+			t.Errorf("the secret is now %+v, %v", got, err)
 		}
 	})
 	t.Run("UnknownTenantIsNotFoundEverywhere", func(t *testing.T) { testUnknownTenant(t, e, missing.tenant) })
@@ -286,6 +328,7 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	}
 	o.credential = e.credential(t, tenant.ID, "secret-credential")
 	o.webhook = e.webhook(t, tenant.ID)
+	o.secret = e.inRollout(t, e.secret(t, tenant.ID, "secret/path"))
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
 		t.Fatal(err)
@@ -320,6 +363,8 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 		"Project":          func() error { _, err := e.Project(ctx, missing.ID, kms.DefaultProject); return err },
 		"ListProjects":     func() error { _, _, err := e.ListProjects(ctx, missing.ID, page); return err },
 		"CreateCredential": func() error { return e.CreateCredential(ctx, sampleCredential(missing.ID, "any")) },
+		"CreateSecret":     func() error { return e.CreateSecret(ctx, sampleSecret(missing.ID, "any")) },
+		"ListSecrets":      func() error { _, _, err := e.ListSecrets(ctx, missing.ID, "", page); return err },
 		"CreateWebhook":    func() error { return e.CreateWebhook(ctx, sampleWebhook(missing.ID)) },
 		"ListWebhooks":     func() error { _, _, err := e.ListWebhooks(ctx, missing.ID, page); return err },
 		"ListCredentials":  func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },

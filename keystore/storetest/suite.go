@@ -65,6 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"JournalHeads", testJournalHeads},
 		{"Webhooks", testWebhooks},
 		{"Deliveries", testDeliveries},
+		{"Secrets", testSecrets},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

@@ -22,6 +22,7 @@ type scene struct {
 	policy              *kms.PolicyVersion
 	deleted             *kms.Tenant
 	webhook             *kms.Webhook
+	secret              *kms.ProviderSecret
 	prefix              string
 }
 
@@ -86,6 +87,8 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	s.policy = e.policy(t, prefix+" document")
 	s.webhook = e.webhook(t, s.tenant.ID)
 	e.enqueue(t, sampleDelivery(s.webhook, ""))
+	s.secret = e.inRollout(t, e.secret(t, s.tenant.ID, prefix+"/secret"))
+	must(e.AddOutcomes(ctx, s.tenant.ID, []kms.SecretOutcome{{Secret: s.secret.ID, Version: 2, OK: 1}}))
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -180,6 +183,18 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.Webhook(ctx, tenant, s.webhook.ID)
 			return err
 		}, nil},
+		"provider": {"secrets", "id", s.secret.ID[:], func(ctx context.Context, e *env) error {
+			_, err := e.Secret(ctx, tenant, s.secret.ID)
+			return err
+		}, []string{"value", "revision"}},
+		"value": {"secret_versions", "value", []byte("sealed value 1 " + s.prefix), func(ctx context.Context, e *env) error {
+			_, err := e.Secret(ctx, tenant, s.secret.ID)
+			return err
+		}, []string{"provider"}},
+		"revision": {"secret_revisions", "tenant", tenant[:], func(ctx context.Context, e *env) error {
+			_, err := e.SecretsRevision(ctx, tenant)
+			return err
+		}, []string{"provider", "value"}},
 		"policy": {"policies", "version", int64(s.policy.Version), func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, s.policy.Version)
 			return err
@@ -235,6 +250,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["webhook"] = held["webhook"] || w.ID == s.webhook.ID
 	}
 	wantList(t, "ListWebhooks", err)
+	secrets, _, err := e.ListSecrets(ctx, s.tenant.ID, "", page)
+	for _, p := range secrets {
+		held["provider"] = held["provider"] || p.ID == s.secret.ID
+	}
+	wantList(t, "ListSecrets", err)
 	return held
 }
 
@@ -334,6 +354,16 @@ func (s *scene) tamperings(other *scene) []tampering {
 			_, err := e.Webhook(ctx, s.tenant.ID, id)
 			return err
 		}},
+		{victim: "provider", column: "tenant", value: theirs[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Secret(ctx, other.tenant.ID, s.secret.ID)
+			return err
+		}},
+		{victim: "provider", column: "id", value: id[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Secret(ctx, s.tenant.ID, id)
+			return err
+		}},
+		{victim: "value", column: "tenant", value: theirs[:]},
+		{victim: "value", column: "secret_id", value: id[:]},
 		{victim: "policy", column: "version", value: int64(9), moves: true, elsewhere: func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, 9)
 			return err
@@ -342,6 +372,10 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("node", map[string]any{"mode": "active", "changed": micro(time.Second), "revision": int64(2)})...)
 	list = append(list, text("webhook", map[string]any{"url": "https://attacker.example/", "types": `["node.down"]`, "secret": []byte("another"),
 		"state": "DISABLED", "created": micro(time.Second), "revision": int64(2)})...)
+	list = append(list, text("provider", map[string]any{"path": "another/path", "state": "DESTROYED", "document": []byte(`{"provider":"x"}`),
+		"due": micro(time.Hour), "revision": int64(9)})...)
+	list = append(list, text("value", map[string]any{"number": int64(7), "data_key": []byte("another"), "value": []byte("another")})...)
+	list = append(list, text("revision", map[string]any{"revision": int64(9)})...)
 	list = append(list, text("policy", map[string]any{"document": []byte("another document"), "digest": make([]byte, 32), "comment": "other",
 		"created": micro(time.Second), "created_by": id[:]})...)
 	list = append(list, text("tenant", map[string]any{
@@ -378,7 +412,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": ""} {
+		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
@@ -401,6 +435,9 @@ var unauthenticated = map[string]string{
 	"credentials.last_address": "nothing is decided by it",
 	"journal_heads.*":          "signed by the HSM; who verifies the journal checks that",
 	"system_secrets.*":         "sealed by the HSM, which binds name and version",
+	"secret_changes.*":         "TamperedChangesOfSecretsAreGaps",
+	"secret_outcomes.*":        "can end or hold up a rollout; who can write them could change nothing else",
+	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",
