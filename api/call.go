@@ -85,6 +85,11 @@ type call struct {
 	media string
 	// success is the status of an answer that is no problem.
 	success int
+	// streamed tells that the answer was a stream and is written.
+	streamed bool
+	// named is what the idempotency record names instead of the ticket's
+	// resource, "": that.
+	named string
 }
 
 // object is the reference to the path's object of an index.
@@ -101,6 +106,9 @@ func (s *Server) run(x *exchange, r *http.Request, objects []string) {
 			err = s.service.Refuse(x.context, &x.ticket, x.route.Op, err)
 		}
 		s.fail(x, err)
+		return
+	}
+	if c.streamed {
 		return
 	}
 	defer body.release()

@@ -36,6 +36,8 @@ type memory struct {
 	policies    []*kms.PolicyVersion
 	webhooks    []*kms.Webhook
 	queued      []kms.Delivery
+	book        secretBook
+	published   []kms.Event
 	engine      wire.PolicyEngine
 
 	// Faults. They are set while no request runs.
@@ -74,8 +76,8 @@ func newMemory(t testing.TB) *memory {
 		t.Fatal(err)
 	}
 	return &memory{
-		engine: engine,
-		keys:   map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
+		engine: engine, book: newSecretBook(),
+		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
 		tenants:  map[uuid.UUID]*kms.Tenant{},
 		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},
 		token: token, session: session,

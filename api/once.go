@@ -108,6 +108,9 @@ func (c *call) replayed(record *kms.IdempotencyRecord, err error) error {
 
 // resource names what a request was about in its record.
 func (c *call) resource() string {
+	if c.named != "" {
+		return c.named
+	}
 	if c.ticket.Key != nil {
 		return c.ticket.Key.ID.String()
 	}

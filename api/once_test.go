@@ -35,6 +35,10 @@ func (w *world) doable() map[string]func() request {
 		}
 		return path
 	}
+	secretBody := func(path string) string { return `{"path":"` + path + `","provider":"openai","value":"sk-1"}` }
+	secret := func() string {
+		return "/v1/secrets/" + w.must(201, "POST", "/v1/secrets", w.acme.token, secretBody(unique())).text("id")
+	}
 	credential := func() string {
 		return w.must(201, "POST", "/v1/credentials", w.acme.token, `{"name":"c","scopes":["key:*"]}`).text("id")
 	}
@@ -75,6 +79,35 @@ func (w *world) doable() map[string]func() request {
 		"delete-webhook": func() request {
 			id := w.must(201, "POST", "/v1/webhooks", w.acme.token, `{"url":"https://93.184.215.14/"}`).text("id")
 			return request{method: "DELETE", path: "/v1/webhooks/" + id, token: w.acme.token}
+		},
+		"create-secret":      func() request { return post("/v1/secrets", secretBody(unique())) },
+		"update-secret":      func() request { return request{"PATCH", secret(), w.acme.token, `{"metadata":{"a":"b"}}`} },
+		"delete-secret":      func() request { return request{method: "DELETE", path: secret(), token: w.acme.token} },
+		"add-secret-version": func() request { return post(secret()+"/versions", `{"value":"sk-2"}`) },
+		"activate-secret": func() request {
+			one := secret()
+			w.must(201, "POST", one+"/versions", w.acme.token, `{"value":"sk-2"}`)
+			return post(one+"/activate", `{"version":2,"steps":[10,100]}`)
+		},
+		"rollback-secret": func() request {
+			one := secret()
+			w.must(201, "POST", one+"/versions", w.acme.token, `{"value":"sk-2"}`)
+			w.must(200, "POST", one+"/activate", w.acme.token, `{"version":2}`)
+			return post(one+"/rollback", "")
+		},
+		"disable-secret-version": func() request { return post(secret()+"/versions/1/disable", "") },
+		"destroy-secret-version": func() request {
+			one := secret()
+			w.must(200, "POST", one+"/versions/1/disable", w.acme.token, "")
+			return post(one+"/versions/1/destroy", `{"days":7}`)
+		},
+		"restore-secret-version": func() request {
+			one := secret()
+			w.must(200, "POST", one+"/versions/1/disable", w.acme.token, "")
+			return post(one+"/versions/1/restore", "")
+		},
+		"set-secret-grants": func() request {
+			return request{"PUT", secret() + "/grants", w.acme.token, `{"credentials":["` + credential() + `"]}`}
 		},
 		"create-credential": func() request { return post("/v1/credentials", `{"name":"c","scopes":["key:*"]}`) },
 		"rotate-credential": func() request { return post("/v1/credentials/"+credential()+"/rotate", "") },

@@ -138,6 +138,10 @@ func (s *schemas) responses(r *Route) node {
 		}
 	}
 	content := node{contentJSON: node{"schema": schema}}
+	if r.Stream {
+		content = node{contentEvents: node{"schema": node{"type": "string",
+			"description": "Events, of which each has an event, an id and data: a JSON object as follows", "x-data": schema}}}
+	}
 	for _, media := range r.Media {
 		content[media] = node{}
 	}
@@ -225,6 +229,7 @@ var objectDocs = map[Object]string{
 	ObjectApproval:   "An approval's id",
 	ObjectNode:       "A node's id",
 	ObjectWebhook:    "A webhook's id",
+	ObjectSecret:     "A secret's id",
 	ObjectRequest:    "A request's id, as its answer's X-Request-Id and request_id have it",
 	ObjectPolicy:     "Number of a version of the policy; 0 is the policy that Sluice comes with",
 }

@@ -24,6 +24,7 @@ const (
 	ObjectPolicy     Object = "policy"
 	ObjectWebhook    Object = "webhook"
 	ObjectRequest    Object = "request"
+	ObjectSecret     Object = "secret"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -47,6 +48,9 @@ type Route struct {
 	Secret bool
 	// Media are the content types of answers beside JSON.
 	Media []string
+	// Stream tells that the answer is a stream of events, whose data is the
+	// Response.
+	Stream bool
 
 	Request  reflect.Type // a struct; nil: no body
 	Response reflect.Type // a struct; nil: the document itself
@@ -128,6 +132,7 @@ func Routes() []Route {
 	var table []Route
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
+		secretRoutes(), secretValueRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
 		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),

@@ -56,6 +56,17 @@ var bounds = map[string]int{
 	"MinDerived":       kms.MinDerived,
 	"MaxDerived":       kms.MaxDerived,
 	"MaxPolicyComment": kms.MaxPolicyComment,
+	"MaxSecretPath":    kms.MaxSecretPath,
+	"MaxProvider":      kms.MaxProvider,
+	"MaxSecretValue":   kms.MaxSecretValue,
+	"MaxLease":         int(kms.MaxLease / time.Second),
+	"MaxRolloutSteps":  kms.MaxRolloutSteps,
+	"MaxStepInterval":  int(kms.MaxInterval / time.Second),
+	"MinObserve":       int(kms.MinObserve / time.Second),
+	"MaxObserve":       int(kms.MaxObserve / time.Second),
+	"MaxGrants":        kms.MaxPageSize,
+	"MaxFetchItems":    kms.MaxFetchItems,
+	"MaxReportItems":   kms.MaxReportItems,
 }
 
 func jsonName(f reflect.StructField) string {
@@ -67,28 +78,32 @@ func isRequired(f reflect.StructField) bool { return f.Tag.Get("api") == "requir
 
 // enums are the values of the types that have a table.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[kms.Spec]():            collect(kms.Specs(), func(i kms.SpecInfo) string { return string(i.Spec) }),
-	reflect.TypeFor[kms.Family]():          collect(kms.Specs(), func(i kms.SpecInfo) string { return string(i.Family) }),
-	reflect.TypeFor[kms.Usage]():           usages(),
-	reflect.TypeFor[kms.Algorithm]():       algorithms(),
-	reflect.TypeFor[kms.Protection]():      values(kms.ProtectionHSM, kms.ProtectionSealed),
-	reflect.TypeFor[kms.KeyState]():        values(kms.KeyEnabled, kms.KeyDisabled, kms.KeyPendingDeletion),
-	reflect.TypeFor[kms.VersionState]():    values(kms.VersionEnabled, kms.VersionDisabled, kms.VersionPendingDestruction, kms.VersionDestroyed),
-	reflect.TypeFor[kms.Origin]():          values(kms.OriginGenerated, kms.OriginImportedProcess),
-	reflect.TypeFor[kms.ImportWrapping]():  values(kms.ImportWrappings()...),
-	reflect.TypeFor[kms.Tier]():            values(kms.Tiers()...),
-	reflect.TypeFor[kms.TenantState]():     values(kms.TenantActive, kms.TenantSuspended, kms.TenantDeleting, kms.TenantDeleted, kms.TenantShredded),
-	reflect.TypeFor[kms.NodeMode]():        values(kms.NodeModes()...),
-	reflect.TypeFor[kms.NodeState]():       values(kms.NodeUp, kms.NodeWarming, kms.NodeDraining, kms.NodeClosed, kms.NodeDown, kms.NodeOut),
-	reflect.TypeFor[kms.BreakerState]():    values(kms.BreakerClosed, kms.BreakerOpen, kms.BreakerHalfOpen),
-	reflect.TypeFor[kms.EventType]():       collect(kms.EventTypes(), func(i kms.EventInfo) string { return string(i.Type) }),
-	reflect.TypeFor[kms.WebhookState]():    values(kms.WebhookActive, kms.WebhookDisabled),
-	reflect.TypeFor[kms.Phase]():           values(kms.PhaseIntent, kms.PhaseOutcome),
-	reflect.TypeFor[kms.Granularity]():     values(kms.Granularities()...),
-	reflect.TypeFor[kms.SM2Order]():        values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
-	reflect.TypeFor[kms.SignatureFormat](): values(kms.FormatDER, kms.FormatRaw),
-	reflect.TypeFor[kms.Digest]():          values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),
-	reflect.TypeFor[Code]():                append(collect(kms.Kinds(), kms.Kind.String), string(CodeMethodNotAllowed)),
+	reflect.TypeFor[kms.Spec]():               collect(kms.Specs(), func(i kms.SpecInfo) string { return string(i.Spec) }),
+	reflect.TypeFor[kms.Family]():             collect(kms.Specs(), func(i kms.SpecInfo) string { return string(i.Family) }),
+	reflect.TypeFor[kms.Usage]():              usages(),
+	reflect.TypeFor[kms.Algorithm]():          algorithms(),
+	reflect.TypeFor[kms.Protection]():         values(kms.ProtectionHSM, kms.ProtectionSealed),
+	reflect.TypeFor[kms.KeyState]():           values(kms.KeyEnabled, kms.KeyDisabled, kms.KeyPendingDeletion),
+	reflect.TypeFor[kms.VersionState]():       values(kms.VersionEnabled, kms.VersionDisabled, kms.VersionPendingDestruction, kms.VersionDestroyed),
+	reflect.TypeFor[kms.Origin]():             values(kms.OriginGenerated, kms.OriginImportedProcess),
+	reflect.TypeFor[kms.ImportWrapping]():     values(kms.ImportWrappings()...),
+	reflect.TypeFor[kms.Tier]():               values(kms.Tiers()...),
+	reflect.TypeFor[kms.TenantState]():        values(kms.TenantActive, kms.TenantSuspended, kms.TenantDeleting, kms.TenantDeleted, kms.TenantShredded),
+	reflect.TypeFor[kms.NodeMode]():           values(kms.NodeModes()...),
+	reflect.TypeFor[kms.NodeState]():          values(kms.NodeUp, kms.NodeWarming, kms.NodeDraining, kms.NodeClosed, kms.NodeDown, kms.NodeOut),
+	reflect.TypeFor[kms.BreakerState]():       values(kms.BreakerClosed, kms.BreakerOpen, kms.BreakerHalfOpen),
+	reflect.TypeFor[kms.EventType]():          collect(kms.EventTypes(), func(i kms.EventInfo) string { return string(i.Type) }),
+	reflect.TypeFor[kms.WebhookState]():       values(kms.WebhookActive, kms.WebhookDisabled),
+	reflect.TypeFor[kms.SecretState]():        values(kms.SecretInUse, kms.SecretPendingDeletion),
+	reflect.TypeFor[kms.SecretVersionState](): values(kms.SecretVersionStates()...),
+	reflect.TypeFor[kms.RolloutState]():       values(kms.RolloutRunning, kms.RolloutDone, kms.RolloutRolledBack, kms.RolloutCancelled),
+	reflect.TypeFor[kms.FetchStatus]():        values(kms.FetchStatuses()...),
+	reflect.TypeFor[kms.Phase]():              values(kms.PhaseIntent, kms.PhaseOutcome),
+	reflect.TypeFor[kms.Granularity]():        values(kms.Granularities()...),
+	reflect.TypeFor[kms.SM2Order]():           values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
+	reflect.TypeFor[kms.SignatureFormat]():    values(kms.FormatDER, kms.FormatRaw),
+	reflect.TypeFor[kms.Digest]():             values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),
+	reflect.TypeFor[Code]():                   append(collect(kms.Kinds(), kms.Kind.String), string(CodeMethodNotAllowed)),
 }
 
 // values turns named strings into plain ones.
@@ -177,6 +192,9 @@ func (s *schemas) property(f reflect.StructField, request bool) node {
 	tag("min", "minimum")
 	tag("max", "maximum")
 	switch {
+	case f.Type == reflect.TypeFor[SecretText]():
+		tag("minlen", "minLength")
+		tag("maxlen", "maxLength")
 	case f.Type == reflect.TypeFor[Bytes]():
 		if text, given := f.Tag.Lookup("maxlen"); given {
 			p["maxLength"] = base64.StdEncoding.EncodedLen(bound(text))
@@ -221,6 +239,8 @@ func (s *schemas) value(t reflect.Type, request bool) node {
 	switch t {
 	case reflect.TypeFor[Bytes]():
 		return node{"type": "string", "contentEncoding": "base64"}
+	case reflect.TypeFor[SecretText]():
+		return node{"type": "string"}
 	case reflect.TypeFor[PolicyDocument]():
 		return node{"type": "object", "additionalProperties": true}
 	case reflect.TypeFor[Cost]():

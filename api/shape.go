@@ -66,7 +66,7 @@ func isNumber(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	return t.Kind() == reflect.Uint32 || t.Kind() == reflect.Int
+	return t.Kind() == reflect.Uint32 || t.Kind() == reflect.Uint64 || t.Kind() == reflect.Int
 }
 
 // knownFields lists the names of a struct's fields, those of the structs in
@@ -99,6 +99,8 @@ func expectation(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Bytes]():
 		return "a string of base64, with the standard alphabet and padding"
+	case reflect.TypeFor[SecretText]():
+		return "a string"
 	case reflect.TypeFor[PolicyDocument]():
 		return "an object: a policy"
 	case reflect.TypeFor[time.Time]():
@@ -111,7 +113,7 @@ func expectation(t reflect.Type) string {
 		return "a string"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Uint32:
+	case reflect.Uint32, reflect.Uint64:
 		return "a whole number, not negative"
 	case reflect.Int:
 		return "a whole number"

@@ -53,6 +53,17 @@ var samples = map[string]string{
 	"revoke-credential":            ``,
 	"create-webhook":               `{"url":"https://93.184.215.14/hook","types":["quota.day_soft_limit"]}`,
 	"test-webhook":                 ``,
+	"create-secret":                `{"path":"sample/path","provider":"openai","value":"sk-sample","metadata":{"region":"eu"}}`,
+	"update-secret":                `{"metadata":{"region":"us"},"fresh_seconds":60}`,
+	"add-secret-version":           `{"value":"sk-another"}`,
+	"activate-secret":              `{"version":1,"steps":[10,100],"step_interval":60,"observe":3600}`,
+	"rollback-secret":              ``,
+	"disable-secret-version":       `{}`,
+	"destroy-secret-version":       `{"days":7}`,
+	"restore-secret-version":       ``,
+	"set-secret-grants":            `{"credentials":[]}`,
+	"fetch-secrets":                `{"items":[{"path":"sample/path","have_revision":1}]}`,
+	"report-secrets":               `{"items":[{"secret_id":"018f0000-0000-7000-8000-000000000000","version":1,"ok":1,"credential":0,"quota":0,"rate_limit":0,"transient":0}]}`,
 	"create-tenant":                `{"name":"sample"}`,
 	"update-tenant":                `{"tier":"silver"}`,
 	"suspend-tenant":               ``,
@@ -78,6 +89,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 	key := w.key(of, kms.SpecAES256, "", name+"/key")
 	credential := w.must(201, "POST", "/v1/credentials", of.token, `{"name":"`+name+`","scopes":["key:sign"]}`).text("id")
 	webhook := w.must(201, "POST", "/v1/webhooks", of.token, `{"url":"https://93.184.215.14/`+name+`"}`).text("id")
+	secret := w.must(201, "POST", "/v1/secrets", of.token, `{"path":"`+name+`","provider":"openai","value":"sk-`+name+`"}`).text("id")
 	w.must(200, "PUT", "/v1/aliases/"+name+"%2Falias", of.token, `{"key":"`+key+`"}`)
 	return map[api.Object][]string{
 		api.ObjectKey:        {key, name + "%2Fkey"},
@@ -86,6 +98,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectAlias:      {name + "%2Falias"},
 		api.ObjectTenant:     {of.id, of.name},
 		api.ObjectWebhook:    {webhook},
+		api.ObjectSecret:     {secret},
 		api.ObjectApproval:   {credential},         // operators' only
 		api.ObjectNode:       {"node-1"},           // the same
 		api.ObjectPolicy:     {"4711471147114711"}, // the same
@@ -100,6 +113,7 @@ var missing = map[api.Object][]string{
 	api.ObjectAlias:      {"shared-nobody%2Falias"},
 	api.ObjectTenant:     {"018f0000-0000-7000-8000-000000000000", "nobody"},
 	api.ObjectWebhook:    {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
+	api.ObjectSecret:     {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectNode:       {"node-9"},
 	api.ObjectRequest:    {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
@@ -195,7 +209,7 @@ func TestListsShowTheOwnTenantOnly(t *testing.T) {
 	w := newWorld(t)
 	foreign := w.objectsOf(w.rival)
 	w.objectsOf(w.acme)
-	for _, path := range []string{"/v1/keys", "/v1/aliases", "/v1/credentials", "/v1/projects", "/v1/webhooks"} {
+	for _, path := range []string{"/v1/keys", "/v1/aliases", "/v1/credentials", "/v1/projects", "/v1/webhooks", "/v1/secrets"} {
 		a := w.must(200, "GET", path, w.acme.token, "")
 		for kind, references := range foreign {
 			if kind == api.ObjectVersion {

@@ -16,6 +16,31 @@ import (
 // string gives empty bytes that are not nil.
 type Bytes []byte
 
+// SecretText is text that is secret, in JSON a string: bytes, so that they can be
+// wiped.
+type SecretText []byte
+
+var errText = errors.New("not a string")
+
+// UnmarshalJSONFrom decodes a string into newly allocated bytes.
+func (s *SecretText) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	raw, err := d.ReadValue()
+	if err != nil {
+		return err
+	}
+	if raw.Kind() != jsontext.KindString {
+		return errText
+	}
+	*s, err = jsontext.AppendUnquote(make([]byte, 0, len(raw)), raw)
+	return err
+}
+
+// MarshalJSONTo writes the string. Answers with values write themselves; see
+// FetchSecretsResponse.
+func (s SecretText) MarshalJSONTo(e *jsontext.Encoder) error {
+	return e.WriteToken(jsontext.String(string(s)))
+}
+
 var errBase64 = errors.New("not canonical base64")
 
 // UnmarshalJSONFrom decodes a string into newly allocated bytes.

@@ -324,6 +324,48 @@ var calls = []struct {
 	{"RotateCredential of a tenant, at once", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.RotateCredential(ctx, "acme", "id", client.RotateCredentialInput{OverlapHours: &zero}))
 	}, "POST", "/v1/tenants/acme/credentials/id/rotate", `{"overlap_hours":0}`},
+	{"CreateSecret", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.CreateSecret(ctx, client.CreateSecretInput{Path: "llm/openai", Provider: "openai", Value: client.NewValue("sk-1"),
+			Metadata: map[string]string{"region": "eu"}, FreshSeconds: 60, LeaseSeconds: 600, NotAfter: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}))
+	}, "POST", "/v1/secrets", `{"path":"llm/openai","provider":"openai","value":"sk-1","metadata":{"region":"eu"},"fresh_seconds":60,"lease_seconds":600,"not_after":"2030-01-02T03:04:05Z"}`},
+	{"GetSecret", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetSecret(ctx, "id")) }, "GET", "/v1/secrets/id", ""},
+	{"ListSecrets", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListSecrets(ctx, "llm/")) }, "GET", "/v1/secrets?prefix=llm%2F", ""},
+	{"UpdateSecret", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.UpdateSecret(ctx, "id", client.UpdateSecretInput{Metadata: map[string]string{}, FreshSeconds: 60, LeaseSeconds: 600, ExpectedRevision: 3}))
+	}, "PATCH", "/v1/secrets/id", `{"metadata":{},"fresh_seconds":60,"lease_seconds":600,"expected_revision":3}`},
+	{"DeleteSecret", func(ctx context.Context, c *client.Client) (any, error) { return out(c.DeleteSecret(ctx, "id")) }, "DELETE", "/v1/secrets/id", ""},
+	{"AddSecretVersion", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.AddSecretVersion(ctx, "id", client.AddSecretVersionInput{Value: client.NewValue("sk-2"), ExpectedRevision: 3}))
+	}, "POST", "/v1/secrets/id/versions", `{"value":"sk-2","expected_revision":3}`},
+	{"ActivateSecret", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ActivateSecret(ctx, "id", client.ActivateSecretInput{Version: 2, Steps: []uint32{10, 30, 100}, StepInterval: 60, Observe: 3600, ExpectedRevision: 3}))
+	}, "POST", "/v1/secrets/id/activate", `{"version":2,"steps":[10,30,100],"step_interval":60,"observe":3600,"expected_revision":3}`},
+	{"RollbackSecret", func(ctx context.Context, c *client.Client) (any, error) { return out(c.RollbackSecret(ctx, "id", 3)) },
+		"POST", "/v1/secrets/id/rollback", `{"expected_revision":3}`},
+	{"DisableSecretVersion", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.DisableSecretVersion(ctx, "id", 2, 0))
+	}, "POST", "/v1/secrets/id/versions/2/disable", `{}`},
+	{"DestroySecretVersion", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.DestroySecretVersion(ctx, "id", 2, 7, 3))
+	}, "POST", "/v1/secrets/id/versions/2/destroy", `{"days":7,"expected_revision":3}`},
+	{"RestoreSecretVersion", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.RestoreSecretVersion(ctx, "id", 2, 3))
+	}, "POST", "/v1/secrets/id/versions/2/restore", `{"expected_revision":3}`},
+	{"GetSecretGrants", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetSecretGrants(ctx, "id")) },
+		"GET", "/v1/secrets/id/grants", ""},
+	{"SetSecretGrants", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.SetSecretGrants(ctx, "id", []string{"c1"}))
+	}, "PUT", "/v1/secrets/id/grants", `{"credentials":["c1"]}`},
+	{"SetSecretGrants to nobody", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.SetSecretGrants(ctx, "id", nil))
+	},
+		"PUT", "/v1/secrets/id/grants", `{"credentials":[]}`},
+	{"FetchSecrets", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.FetchSecrets(ctx, client.FetchSecretsInput{Items: []client.FetchSecretItem{{Path: "llm/openai", HaveRevision: 12}, {Path: "b"}}, MinRevision: 15}))
+	}, "POST", "/v1/secret-values/fetch", `{"items":[{"path":"llm/openai","have_revision":12},{"path":"b"}],"min_revision":15}`},
+	{"ReportSecrets", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ReportSecrets(ctx, []client.SecretOutcome{{SecretID: "id", Version: 7, OK: 120, Credential: 1, RateLimit: 3}}))
+	}, "POST", "/v1/secret-values/report", `{"items":[{"secret_id":"id","version":7,"ok":120,"credential":1,"quota":0,"rate_limit":3,"transient":0}]}`},
 	{"CreateWebhook", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.CreateWebhook(ctx, client.CreateWebhookInput{URL: "https://hooks.example.com/", Types: []string{"node.down"}}))
 	}, "POST", "/v1/webhooks", `{"url":"https://hooks.example.com/","types":["node.down"]}`},

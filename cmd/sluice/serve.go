@@ -68,6 +68,7 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 	defer opsListener.Close()
 
 	apiServer := api.NewHTTPServer(handler.Handler(), log)
+	apiServer.RegisterOnShutdown(app.Service.EndWatches) // they end with nothing else
 	opsServer := api.NewHTTPServer(app.Ops(), log)
 	opsServer.WriteTimeout = 0 // a CPU profile takes as long as it is asked to
 	failed := make(chan error, 3)

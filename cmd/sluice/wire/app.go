@@ -172,7 +172,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
-		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry,
+		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, Events: a.Events,
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -221,7 +221,7 @@ func (a *App) startOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartRecorder().Close)
+	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartSecretKeeper().Close, a.Service.StartRecorder().Close)
 	a.startNodeWatch()
 	a.closes = append(a.closes, a.startRevisions().Close, a.Service.StartRowWatch().Close)
 	return a.startShipper()

@@ -128,7 +128,7 @@ func (q *quotas) count(of *kms.Tenant, kind quota.Object) error {
 	}
 	counts[quota.Keys] += stored.Keys
 	counts[quota.Credentials] += stored.Credentials
-	counts[quota.Secrets] = -1
+	counts[quota.Secrets] += stored.Secrets
 	q.engine.SetStored(of, counts)
 	return nil
 }
