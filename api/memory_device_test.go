@@ -94,5 +94,5 @@ func (d device) Seal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, se
 }
 
 func (d device) Unseal(_ context.Context, _ kms.SealingKey, _ string, _ uint32, blob []byte) ([]byte, error) {
-	return slices.Clone(blob), nil
+	return slices.Clone(blob), d.sealFault
 }

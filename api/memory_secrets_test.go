@@ -119,7 +119,14 @@ func (m *memory) AddOutcomes(_ context.Context, _ uuid.UUID, list []kms.SecretOu
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range list {
-		m.book.outcomes[o.Secret] = append(m.book.outcomes[o.Secret], o)
+		counted := m.book.outcomes[o.Secret]
+		i := slices.IndexFunc(counted, func(c kms.SecretOutcome) bool { return c.Version == o.Version })
+		if i < 0 {
+			m.book.outcomes[o.Secret] = append(counted, o)
+			continue
+		}
+		c := &counted[i]
+		c.OK, c.Credential, c.Quota, c.RateLimit, c.Transient = c.OK+o.OK, c.Credential+o.Credential, c.Quota+o.Quota, c.RateLimit+o.RateLimit, c.Transient+o.Transient
 	}
 	return nil
 }
@@ -127,7 +134,7 @@ func (m *memory) AddOutcomes(_ context.Context, _ uuid.UUID, list []kms.SecretOu
 func (m *memory) Outcomes(_ context.Context, _, secret uuid.UUID) ([]kms.SecretOutcome, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.book.outcomes[secret], nil
+	return slices.Clone(m.book.outcomes[secret]), nil
 }
 
 // Publish implements kms.Events.

@@ -45,6 +45,7 @@ type memory struct {
 	journalFault error
 	storeFault   error
 	claimFault   error
+	sealFault    error
 	panicOnAuth  bool
 
 	token     *soft.Token
@@ -307,6 +308,9 @@ func (m *memory) UpdateCredential(_ context.Context, _, id uuid.UUID, revision u
 		return nil, kms.Errorf(kms.KindPreconditionFailed, "the revision is another")
 	}
 	c.Revision++
+	if change.Scopes != nil {
+		c.Scopes = change.Scopes
+	}
 	if change.Secrets != nil {
 		c.Secrets = change.Secrets
 	}

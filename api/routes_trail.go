@@ -202,6 +202,9 @@ func auditEntry(t *kms.TrailEntry) AuditEntry {
 	if e.Address.IsValid() {
 		out.Address = e.Address.String()
 	}
+	for _, it := range e.Items {
+		out.Items = append(out.Items, AuditItem{it.Secret, it.Status, it.Versions, it.LeaseEnd.UTC()})
+	}
 	for i := range e.Reasons {
 		r := &e.Reasons[i]
 		out.Reasons = append(out.Reasons, AuditReason{Code: r.Code, Limit: r.Limit, Need: r.Need, Have: r.Have,

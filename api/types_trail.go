@@ -55,6 +55,16 @@ type AuditEntry struct {
 	Revision   uint64        `json:"revision,omitzero" doc:"In an intent: that of the object before the change"`
 
 	PolicyVersion uint64 `json:"policy_version" doc:"Of the policy that decided"`
+
+	Items []AuditItem `json:"items,omitempty" doc:"What a fetch of secrets did with each"`
+}
+
+// AuditItem is what a fetch did with one secret.
+type AuditItem struct {
+	Secret   uuid.UUID       `json:"secret,omitzero" doc:"Absent: none was found"`
+	Status   kms.FetchStatus `json:"status"`
+	Versions []uint32        `json:"versions,omitempty" doc:"That were handed out, or may be used on"`
+	LeaseEnd time.Time       `json:"lease_end,omitzero" doc:"Until when"`
 }
 
 // AuditReason is a reason in an entry.

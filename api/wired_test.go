@@ -35,6 +35,9 @@ func TestWholeService(t *testing.T) {
 		{"certification request is one of the key", w.certificationRequests},
 		{"dry run prices what is charged then", w.dryRuns},
 		{"replay shows the object as it is now", w.replays},
+		{"secret lives its life", w.secretLife},
+		{"only who may list tells denied from missing", w.grantsHold},
+		{"changes reach watches", w.watches},
 		{"public key has one value in four forms", w.publicKeys},
 	} {
 		t.Run(c.name, c.test)

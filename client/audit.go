@@ -56,6 +56,16 @@ type AuditEntry struct {
 	Revision   uint64        `json:"revision,omitzero"`
 
 	PolicyVersion uint64 `json:"policy_version"`
+
+	Items []AuditItem `json:"items,omitempty"` // of a fetch of secrets
+}
+
+// AuditItem is what a fetch did with one secret.
+type AuditItem struct {
+	Secret   string    `json:"secret,omitzero"` // "": none was found
+	Status   string    `json:"status"`
+	Versions []uint32  `json:"versions,omitempty"` // handed out, or that may be used on
+	LeaseEnd time.Time `json:"lease_end,omitzero"` // until when
 }
 
 // AuditReason is a reason in an entry.
