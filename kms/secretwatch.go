@@ -158,8 +158,9 @@ func (h *watchHub) open(ctx context.Context, by *Principal, revision, from uint6
 	switch {
 	case !resume:
 		w.place = known
-	case from > known: // of another database, or of before a restore
-		w.place, w.resync = known, true
+	case from > known, // of another database, or of before a restore
+		from+1 < f.firstLocked(): // of too long ago
+		w.place, w.resync = max(known, f.known), true
 	}
 	return w, nil
 }
@@ -317,10 +318,7 @@ func (w *SecretWatch) next() (SecretEvent, bool) {
 	f := w.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first := f.known + 1 // of what is in the ring
-	if len(f.ring) > 0 {
-		first = f.ring[0].Revision
-	}
+	first := f.firstLocked()
 	if w.resync || w.place+1 < first {
 		w.resync, w.place = false, max(w.place, f.known)
 		return SecretEvent{Kind: SecretResync, Revision: w.place}, true
@@ -333,6 +331,15 @@ func (w *SecretWatch) next() (SecretEvent, bool) {
 		}
 	}
 	return SecretEvent{}, false
+}
+
+// firstLocked is the revision of the first change that the ring has, or will
+// have.
+func (f *watchFeed) firstLocked() uint64 {
+	if len(f.ring) > 0 {
+		return f.ring[0].Revision
+	}
+	return f.known + 1
 }
 
 // Close ends the watch; nil is none.
