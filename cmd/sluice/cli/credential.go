@@ -45,14 +45,16 @@ func (p *program) credentialCreate() *cobra.Command {
 		Long: `Mint a credential. Its token is printed this once and cannot be had again; with
 --out it goes to a file of mode 0600 instead.
 
-A scope is family:operation or, for keys, family:operation:glob, in which *
-stands for any characters:
+A scope is family:operation or, for keys and secrets, family:operation:glob, in
+which * stands for any characters:
 
   key:sign:orders-*   sign with keys whose names begin with orders-
   key:*               use, create, rotate and describe keys
   key:manage          manage keys without using them
   key:destroy         schedule the deletion of keys
   tenant:admin        administer the tenant's projects and credentials
+  secret:read:llm/*   fetch the secrets whose paths begin with llm/
+  secret:manage       manage secrets without fetching them
   usage:read          read usage
 
 It can also be a role, which stands for scopes:
@@ -75,7 +77,7 @@ tenants. Minting an operator's credential can take two: see --approval.`,
 	f.StringArrayVar(&networks, "network", nil, "`CIDR` of a network from which it may be used, repeated (default: from anywhere)")
 	f.StringVar(&file, "out", "", "write the token to this `FILE`, mode 0600, instead of printing it")
 	c.MarkFlagsMutuallyExclusive("expires-in", "expires-at")
-	choices(c, "scope", "key:*", "key:manage", "key:destroy", "key:sign:", "key:verify:", "key:encrypt:", "key:decrypt:", "key:mac:", "tenant:admin", "usage:read",
+	choices(c, "scope", "key:*", "key:manage", "key:destroy", "key:sign:", "key:verify:", "key:encrypt:", "key:decrypt:", "key:mac:", "secret:read:", "secret:list", "secret:manage", "secret:destroy", "secret:report", "tenant:admin", "usage:read",
 		"role:key-user", "role:key-user:", "role:tenant-admin", "role:operator-admin", "role:operator-auditor")
 	noCompletion(c, "project", "component", "expires-in", "expires-at", "network")
 	s := p.session(c)

@@ -54,6 +54,15 @@ func key(name, state, rest string) string {
 
 const versions = `,"versions":[{"version":1,"state":"DISABLED","created_at":"2026-01-02T03:04:05Z"},{"version":2,"state":"ENABLED","created_at":"2026-02-02T03:04:05Z"}],` + charge
 
+const (
+	secretPath   = "/v1/secrets/01920000-0000-7000-8000-000000000021"
+	secretFields = `{"id":"01920000-0000-7000-8000-000000000021","path":"llm/openai","provider":"openai","metadata":{"region":"eu"},"state":"ACTIVE",
+"created_at":"2026-01-02T03:04:05Z","fresh_seconds":300,"lease_seconds":3600,"rollout":{"state":"RUNNING","from":1,"to":2,"steps":[10,30,100],"step":1,
+"step_interval":60,"observe":604800,"since":"2026-01-02T03:04:05Z"}`
+	secretWhole = secretFields + `,"revision":12,"versions":[{"version":1,"state":"ACTIVE","weight":90,"created_at":"2026-01-02T03:04:05Z"},
+{"version":2,"state":"ACTIVE","weight":10,"created_at":"2026-02-02T03:04:05Z","not_after":"2027-01-02T03:04:05Z"}],`
+)
+
 const credentialFields = `"id":"01920000-0000-7000-8000-00000000000c","name":"ci","project":"default","component":"gateway","scopes":["key:sign:orders-*","key:verify"],
 "networks":["10.0.0.0/8"],"secrets":[{"created_at":"2026-01-02T03:04:05Z"},{"created_at":"2026-01-01T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"}],
 "created_at":"2026-01-01T03:04:05Z","expires_at":"2030-01-01T00:00:00Z","revision":2,` + charge
@@ -177,10 +186,27 @@ var answers = map[string]string{
 "credits_per_second":96000,"safety_percent":80,"sellable":76800,"committed":45200,"available":31600,"oversold":false,
 "tiers":[{"tier":"platinum","credits_per_second":20000,"tenants":2,"fits":1},{"tier":"gold","credits_per_second":5000,"tenants":1,"fits":6},
 {"tier":"silver","credits_per_second":1000,"tenants":0,"fits":31},{"tier":"free","credits_per_second":200,"tenants":1,"fits":158}],` + charge + `}`,
-	"GET /v1/quota":              `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
-	"GET /v1/tenants/acme/quota": `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
-	"POST /v1/webhooks":          webhook + `,"secret":"whsec_c2VjcmV0",` + charge + `}`,
-	"GET /v1/webhooks":           `{"webhooks":[` + webhook + `}],` + charge + `}`,
+	"GET /v1/quota":                                               `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
+	"GET /v1/tenants/acme/quota":                                  `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
+	"GET /v1/secrets":                                             `{"secrets":[` + secretFields + `,"revision":12},{"id":"01920000-0000-7000-8000-000000000022","path":"llm/openai2","provider":"openai","state":"ACTIVE","created_at":"2026-01-02T03:04:05Z","fresh_seconds":300,"lease_seconds":3600,"revision":9}],` + charge + `}`,
+	"GET /v1/secrets?prefix=llm%2Fopenai":                         `{"secrets":[` + secretFields + `,"revision":12}],` + charge + `}`,
+	"GET /v1/secrets?prefix=llm%2F":                               `{"secrets":[` + secretFields + `,"revision":12}],` + charge + `}`,
+	"GET /v1/secrets?prefix=llm%2Fnew":                            `{"secrets":[],` + charge + `}`,
+	"POST /v1/secrets":                                            secretFields + `,"versions":[{"version":1,"state":"ACTIVE","weight":100,"created_at":"2026-01-02T03:04:05Z"}],"revision":12,` + charge + `}`,
+	"GET " + secretPath:                                           secretWhole + charge + `}`,
+	"POST " + secretPath + "/versions":                            secretWhole + `"version":2,` + charge + `}`,
+	"POST " + secretPath + "/activate":                            secretWhole + charge + `}`,
+	"POST " + secretPath + "/rollback":                            secretWhole + charge + `}`,
+	"POST " + secretPath + "/versions/2/disable":                  secretWhole + charge + `}`,
+	"POST " + secretPath + "/versions/1/destroy":                  secretWhole + charge + `}`,
+	"POST " + secretPath + "/versions/1/restore":                  secretWhole + charge + `}`,
+	"DELETE " + secretPath:                                        secretWhole + charge + `}`,
+	"GET " + secretPath + "/grants":                               `{"grants":[{"credential":"01920000-0000-7000-8000-00000000000c","name":"ci","scope":"secret:read:llm/openai","exact":true},{"credential":"01920000-0000-7000-8000-00000000000d","name":"gateway","scope":"secret:read:llm/*","exact":false}],` + charge + `}`,
+	"PUT " + secretPath + "/grants":                               `{"grants":[],` + charge + `}`,
+	"POST /v1/secret-values/fetch":                                `{"revision":12,"items":[{"path":"llm/openai","status":"ok","secret_id":"01920000-0000-7000-8000-000000000021","provider":"openai","revision":12,"fresh_until":"2026-01-02T03:09:05Z","lease_end":"2026-01-02T04:04:05Z","versions":[{"version":1,"weight":90,"value":"sk-one"},{"version":2,"weight":10,"value":"sk-two"}]}],` + charge + `}`,
+	"GET /v1/secret-values/watch?from_revision=11":                "event: revoked\nid: 12\ndata: {\"revision\":12,\"path\":\"llm/openai\"}\n\nevent: heartbeat\nid: 12\ndata: {\"revision\":12}\n\nevent: resync\nid: 13\ndata: {\"revision\":13}\n\n",
+	"POST /v1/webhooks":                                           webhook + `,"secret":"whsec_c2VjcmV0",` + charge + `}`,
+	"GET /v1/webhooks":                                            `{"webhooks":[` + webhook + `}],` + charge + `}`,
 	"GET /v1/webhooks/01920000-0000-7000-8000-000000000010":       webhook + `,` + charge + `}`,
 	"DELETE /v1/webhooks/01920000-0000-7000-8000-000000000010":    `{"id":"01920000-0000-7000-8000-000000000010",` + charge + `}`,
 	"POST /v1/webhooks/01920000-0000-7000-8000-000000000010/test": `{"event_id":"01920000-0000-7000-8000-000000000011",` + charge + `}`,
