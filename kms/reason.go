@@ -99,6 +99,7 @@ var reasons = []ReasonInfo{
 	{"OWN_QUEUE", UnitRequests, "{have} earlier requests of the same tenant and urgency were waiting, of at most {limit}",
 		"send less at once, or raise the urgency of what cannot wait"},
 
+	{ReasonWatches, UnitRequests, "as many watches of secrets are open as may be: {limit}", "share one watch in a program, or use several credentials"},
 	{ReasonQueueFull, UnitRequests, "the queue for the HSMs is full: {have} of {limit} requests wait", "come back when Retry-After says"},
 	{ReasonOwnQueueFull, UnitRequests, "the tenant's part of the queue is full: {have} of {limit} requests wait", "send less at once, and come back when Retry-After says"},
 	{ReasonWaitTooLong, UnitTime, "the expected wait of {need} is longer than the {limit} that the request may wait",

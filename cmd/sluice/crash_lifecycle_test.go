@@ -118,7 +118,7 @@ func (p *devProcess) newTenant(t *testing.T, operator string) string {
 		t.Fatalf("making a tenant: %d %v", status, a)
 	}
 	status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",
-		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin", "usage:read", "audit:read"}})
+		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "secret:*", "secret:destroy", "tenant:admin", "usage:read", "audit:read"}})
 	if status != http.StatusCreated {
 		t.Fatalf("making a credential: %d %v", status, a)
 	}
@@ -142,7 +142,7 @@ func objects(t *testing.T, folder string) int {
 }
 
 // Whenever the process is killed during the lives of keys, their versions and
-// aliases, and credentials: what was acknowledged holds, what was not is whole
+// aliases, credentials and secrets: what was acknowledged holds, what was not is whole
 // or not there, the tokens hold nothing but their roots, the journal and the
 // audit trail have every answer once, and usage is the sum of the journal.
 func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
@@ -185,10 +185,10 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 			if n := objects(t, c.tokens); n != roots || n == 0 {
 				t.Errorf("%d objects in the tokens, %d roots", n, roots)
 			}
-			if len(m.keys) < rounds(10, 500) || len(m.aliases) < rounds(10, 500) || len(m.credentials) < 5 {
-				t.Fatalf("only %d keys, %d aliases and %d credentials: the loop tests nothing", len(m.keys), len(m.aliases), len(m.credentials))
+			if len(m.keys) < rounds(10, 500) || len(m.aliases) < rounds(10, 500) || len(m.credentials) < 5 || len(m.secrets) < 5 {
+				t.Fatalf("only %d keys, %d aliases, %d credentials and %d secrets: the loop tests nothing", len(m.keys), len(m.aliases), len(m.credentials), len(m.secrets))
 			}
-			t.Logf("%d keys, %d aliases, %d credentials, %d answers", len(m.keys), len(m.aliases), len(m.credentials), len(m.answered))
+			t.Logf("%d keys, %d aliases, %d credentials, %d secrets, %d answers", len(m.keys), len(m.aliases), len(m.credentials), len(m.secrets), len(m.answered))
 			checkJournal(t, c.journal, m.answered)
 			// Ten kills can all miss every change; two hundred cannot.
 			if found := checkIntents(t, c.journal); found == 0 && rounds(10, 500) > 10 {

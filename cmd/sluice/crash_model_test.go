@@ -45,6 +45,7 @@ type crashModel struct {
 	keys        []*keyModel
 	aliases     []*aliasModel
 	credentials []*credentialModel
+	secrets     []*secretModel
 	answered    map[string]bool // request ids
 }
 
@@ -90,7 +91,7 @@ func (a actor) set(change func()) {
 	change()
 }
 
-// live takes a key, an alias and a credential through their lives, again and
+// live takes a key, an alias, a credential and a secret through their lives, again and
 // again.
 func (a actor) live(t *testing.T, name string) {
 	defer func() {
@@ -104,6 +105,7 @@ func (a actor) live(t *testing.T, name string) {
 		a.liveKey(t, fmt.Sprintf("%s-%d", name, i), i%2 == 1)
 		a.liveAlias(t, name, i)
 		a.liveCredential(t, fmt.Sprintf("%s-%d", name, i))
+		a.liveSecret(t, fmt.Sprintf("%s-%d", name, i))
 	}
 }
 
@@ -232,6 +234,9 @@ func (m *crashModel) check(t *testing.T, p *devProcess, credential string, round
 				t.Fatalf("round %d: secret %d of credential %s: %d %v, revoked %v", round, i, c.id, status, answer, c.revoked)
 			}
 		}
+	}
+	for _, s := range m.secrets[max(0, len(m.secrets)-recent):] {
+		m.checkSecret(t, p, credential, round, s)
 	}
 	m.checkOthers(t, p, credential, round)
 }

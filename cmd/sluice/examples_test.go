@@ -96,6 +96,25 @@ func checkShown(t *testing.T, out string) {
 	}
 }
 
+// The document of secrets shows what its examples print.
+func TestSecretsDocumentIsRight(t *testing.T) {
+	out := runExamples(t, "../../docs/secrets.md")
+	for what, want := range map[string]int{
+		"\nsk-first\n":                        1, // alone on its line
+		"1\t90\tsk-first\n2\t10\tsk-second\n": 1,
+		"ROLLED_BACK: version 2 takes over":   2,
+		"2        DISABLED  -":                2,
+		`"status":"ok"`:                       1,
+		`"status":"unchanged"`:                1,
+		`"status":"not_found"`:                1,
+		"secret:read:llm/*":                   2,
+	} {
+		if got := strings.Count(out, what); got != want {
+			t.Errorf("%q appears %d times, want %d, in\n%s", what, got, want, out)
+		}
+	}
+}
+
 // What the policy's document shows is what its examples print, and it names
 // every section of a policy.
 func TestPolicyDocumentIsRight(t *testing.T) {
