@@ -1,11 +1,12 @@
 // Package keystore keeps tenants, projects, keys with their versions and
-// aliases, credentials, approvals, webhooks with the queue of what is on its way
-// to them, the service's own sealed secrets and idempotency records.
+// aliases, credentials, approvals, provider secrets, webhooks with the queue of
+// what is on its way to them, the service's own sealed secrets and idempotency
+// records.
 //
 // Store is what the rest of the program uses: it implements the ports
 // kms.Keys, kms.KeyLifecycle, kms.Aliases, kms.Tenants, kms.Credentials,
-// kms.CredentialUses, kms.Approvals, kms.Webhooks, kms.Deliveries, kms.SystemSecrets
-// and kms.Idempotency.
+// kms.CredentialUses, kms.Approvals, kms.ProviderSecrets, kms.Webhooks,
+// kms.Deliveries, kms.SystemSecrets and kms.Idempotency.
 // A Driver runs the SQL of one dialect and nothing else; what
 // must be the same on every database (which values are valid, which change is
 // allowed, what an error means to a caller, what is cached) is in this package
@@ -72,6 +73,24 @@
 // whole state under the condition that the revision is still the one read. The
 // dialects therefore contain no rules, and of concurrent changes of one
 // revision exactly one is made.
+//
+// # Provider secrets
+//
+// What is said of a secret and its versions is one document under one code; the
+// sealed values are rows of their own, with codes of their own, and go when their
+// version is destroyed. The document says which there must be, so that none can
+// be missing or come back.
+//
+// Every change takes the tenant's next revision, in a row that the transaction
+// holds until it ends: so the changes of a tenant are made one after the other,
+// and who sees a revision sees all before it. A change whose revision another
+// one took meanwhile is tried again with the next. What changed is kept, one row
+// for each revision, for who follows; a row that is missing or not ours is a gap,
+// which followers are told of.
+//
+// The Store knows of a tenant's revision only after what it changed was dropped
+// from the cache, and caches a secret only after the revision was read: what is
+// cached is never older than the revision that it tells.
 //
 // # Last uses and nonces
 //

@@ -17,6 +17,10 @@
 //	6 Journal.Record   durable before the answer
 //	7 Quota.Settle
 //
+// Provider secrets go the same route. What becomes of their versions is decided
+// by pure functions (secretstate.go, rollout.go); their values are sealed and
+// opened here, under data keys that the HSM seals (secretvalue.go).
+//
 // A step never calls an earlier step nor a sibling, and undo has one home:
 // run's second half, which executes once whatever happened in the first,
 // a panic included.

@@ -54,6 +54,22 @@ func testCounts(t *testing.T, open func(*testing.T) keystore.Driver) {
 	e.advance(time.Minute)
 	want("expired", 1, 1)
 
+	e.secret(t, other.ID, "theirs")
+	secret := e.secret(t, tenant.ID, "goes")
+	e.secret(t, tenant.ID, "stays")
+	wantSecrets := func(when string, secrets int64) {
+		t.Helper()
+		if n, err := e.CountObjects(ctx, tenant.ID); err != nil || n.Secrets != secrets {
+			t.Errorf("%s: %+v, %v; want %d secrets", when, n, err, secrets)
+		}
+	}
+	wantSecrets("made", 2)
+	e.change(t, secret, kms.SecretRevoked, func(s *kms.ProviderSecret) {
+		s.State = kms.SecretGone
+		s.Versions[0] = &kms.SecretVersion{Number: 1, State: kms.SecretDestroyed, Created: start, DestroyAt: start}
+	})
+	wantSecrets("one destroyed", 1)
+
 	_, err := e.CountObjects(ctx, uuid.NewV7())
 	wantKind(t, "a missing tenant", err, kms.KindNotFound)
 }

@@ -79,6 +79,17 @@ func testCredentials(t *testing.T, open func(*testing.T) keystore.Driver) {
 		if err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("CredentialForAuthentication = %+v, %v; want %+v", got, err, &want)
 		}
+		want.Scopes, want.Revision = []string{"key:*", "secret:read:llm/openai"}, 3
+		if _, err = e.UpdateCredential(ctx, tenant.ID, c.ID, 2, kms.CredentialChange{Scopes: want.Scopes}); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []*env{e, newEnv(t, e.driver)} {
+			if got, err = of.CredentialForAuthentication(ctx, c.ID); err != nil || !reflect.DeepEqual(got, &want) {
+				t.Errorf("with other scopes: %+v, %v; want %+v", got, err, &want)
+			}
+		}
+		_, err = e.UpdateCredential(ctx, tenant.ID, c.ID, 3, kms.CredentialChange{Scopes: []string{}})
+		wantKind(t, "no scopes", err, kms.KindInvalidArgument)
 		_, err = e.UpdateCredential(ctx, tenant.ID, c.ID, 1, kms.CredentialChange{Secrets: nil})
 		wantKind(t, "old revision", err, kms.KindPreconditionFailed)
 	})

@@ -261,6 +261,7 @@ func testSecrets(t *testing.T, open func(*testing.T) keystore.Driver) {
 			}
 		}
 	})
+	t.Run("DamagedSecretsAreRefusedAlone", func(t *testing.T) { testDamagedSecrets(t, open(t)) })
 	t.Run("UnusableSecretsAreRefused", func(t *testing.T) {
 		for name, spoil := range map[string]func(*kms.ProviderSecret){
 			"id":           func(s *kms.ProviderSecret) { s.ID = uuid.Nil() },
@@ -283,4 +284,59 @@ func testSecrets(t *testing.T, open func(*testing.T) keystore.Driver) {
 			wantKind(t, name, e.CreateSecret(ctx, s), kms.KindInvalidArgument)
 		}
 	})
+}
+
+// testDamagedSecrets proves of rows with the right code that what they hold must
+// make a secret, and that one that does not takes nothing else down.
+func testDamagedSecrets(t *testing.T, driver keystore.Driver) {
+	e := newEnvWith(t, driver, blindRows{})
+	ctx := t.Context()
+	tenant := e.tenant(t, "damaged")
+	good := e.secret(t, tenant.ID, "good")
+	db := driver.(Damager)
+	sequence := 0
+	try := func(t *testing.T, d Damage, of func(*kms.ProviderSecret) any) {
+		t.Helper()
+		sequence++
+		s := e.secret(t, tenant.ID, fmt.Sprintf("bad-%d", sequence))
+		d.KeyValue = of(s)
+		if !db.Damage(t, d) {
+			return // this database cannot be damaged so
+		}
+		_, err := newEnvWith(t, driver, blindRows{}).Secret(ctx, tenant.ID, s.ID)
+		wantDamage(t, d.Table+"."+d.Column, err, keystore.ObjectProviderSecret)
+	}
+	byID := func(s *kms.ProviderSecret) any { return s.ID[:] }
+	for column, values := range map[string][]any{
+		"path": {null, blank, wrong, "a//b"}, "state": {null, blank, unknown, "DESTROYED", "PENDING_DELETION"},
+		"document": {null, []byte{}, []byte("{"), []byte("{}"), []byte(`{"provider":"x","surprise":1}`), []byte("null"), wrong},
+		"due":      {int64(1), unknown}, "revision": {null, zero, wrong},
+	} {
+		for i, value := range values {
+			t.Run(fmt.Sprintf("secrets.%s/%d", column, i), func(t *testing.T) {
+				try(t, Damage{Table: "secrets", Column: column, Value: value, Key: "id"}, byID)
+			})
+		}
+	}
+	for column, values := range map[string][]any{
+		"number": {null, zero, int64(2), huge, wrong}, "data_key": {null, []byte{}, unknown}, "value": {null, []byte{}, unknown},
+	} {
+		for i, value := range values {
+			t.Run(fmt.Sprintf("secret_versions.%s/%d", column, i), func(t *testing.T) {
+				try(t, Damage{Table: "secret_versions", Column: column, Value: value, Key: "secret_id"}, byID)
+			})
+		}
+	}
+	lost := e.secret(t, tenant.ID, "lost")
+	db.Delete(t, "secret_versions", "secret_id", lost.ID[:])
+	_, err := newEnvWith(t, driver, blindRows{}).Secret(ctx, tenant.ID, lost.ID)
+	wantDamage(t, "a secret without its value", err, keystore.ObjectProviderSecret)
+	again := newEnvWith(t, driver, blindRows{})
+	if got, err := again.SecretByPath(ctx, tenant.ID, "good"); err != nil || got.ID != good.ID {
+		t.Errorf("the secret beside them: %+v, %v", got, err)
+	}
+	list, _, err := again.ListSecrets(ctx, tenant.ID, "good", kms.Page{Size: 100})
+	if err != nil || len(list) != 1 {
+		t.Errorf("the list: %d, %v", len(list), err)
+	}
 }
