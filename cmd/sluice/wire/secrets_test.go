@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 	"github.com/sluice-kms/sluice/kms"
@@ -324,4 +325,77 @@ func BenchmarkFetch(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
+}
+
+// tenantOf is the id of a credential's tenant.
+func tenantOf(t *testing.T, s *wiretest.Service, credential string) uuid.UUID {
+	t.Helper()
+	by, err := s.App.Authenticator.Authenticate(t.Context(), credential, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return by.Tenant.ID
+}
+
+// A retired version is destroyed when its time is over, by the service itself;
+// its number is not used again.
+func TestARetiredVersionIsDestroyedWhenItsTimeIsOver(t *testing.T) {
+	s := service(t)
+	one := newSecret(t, s, s.Demo, "observed/a", "sk-old")
+	change(t, s, s.Demo, one+"/versions", `{"value":"sk-new"}`)
+	change(t, s, s.Demo, one+"/activate", `{"version":2}`)
+	was, err := s.App.Store.SecretByPath(t.Context(), tenantOf(t, s, s.Demo), "observed/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := was.Clone()
+	over.Version(1).DestroyAt = time.Now().Add(-time.Second)
+	if err := s.App.Store.UpdateSecret(t.Context(), was, over, kms.SecretChanged); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 20*time.Second, "the destruction", func() bool {
+		_, _, now := raw(t, s, s.Demo, http.MethodGet, one, "")
+		return now["versions"].([]any)[0].(map[string]any)["state"] == "DESTROYED"
+	})
+	if v, err := s.App.Store.SecretByPath(t.Context(), was.Tenant, "observed/a"); err != nil || v.Version(1).Value != nil || v.Version(1).DataKey != nil {
+		t.Errorf("what is left: %+v, %v", v.Version(1), err)
+	}
+	if got := fetched(t, s, s.Demo, "observed/a"); got != "ok 2:100=sk-new" {
+		t.Errorf("fetched %s", got)
+	}
+	if status, _, answer := raw(t, s, s.Demo, http.MethodPost, one+"/rollback", ""); status != http.StatusConflict {
+		t.Errorf("rolling back: %d %v", status, answer)
+	}
+	// The value that is gone is a new one.
+	if again := change(t, s, s.Demo, one+"/versions", `{"value":"sk-old"}`); again["version"] != 3.0 {
+		t.Errorf("the old value again is version %v", again["version"])
+	}
+}
+
+// A deleted tenant's secrets are erased.
+func TestSecretsOfADeletedTenantAreErased(t *testing.T) {
+	dir := t.TempDir()
+	s, err := wiretest.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	credential := newTenant(t, s, "doomed", "silver")
+	one := newSecret(t, s, credential, "doomed/a", "sk-a")
+	tenant := tenantOf(t, s, credential)
+	for _, act := range []struct{ method, path string }{{http.MethodPost, "/v1/tenants/doomed/suspend"}, {http.MethodDelete, "/v1/tenants/doomed"}} {
+		if status, _, answer := raw(t, s, s.Operator, act.method, act.path, ""); status/100 != 2 {
+			t.Fatalf("%s: %d %v", act.path, status, answer)
+		}
+	}
+	s.Close()
+	again, err := wiretest.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	id := uuid.MustParse(strings.TrimPrefix(one, "/v1/secrets/"))
+	within(t, 20*time.Second, "the erasure", func() bool {
+		_, err := again.App.Store.Secret(t.Context(), tenant, id)
+		return kms.KindOf(err) == kms.KindNotFound && err != nil
+	})
 }
