@@ -30,6 +30,7 @@ var rowOfPolicy = rowName{object: ObjectPolicy}
 var rowObjects = map[kms.RowObject]Object{
 	kms.RowOfTenant: ObjectTenant, kms.RowOfKey: ObjectKey, kms.RowOfCredential: ObjectCredential, kms.RowOfWebhook: ObjectWebhook,
 	kms.RowOfApproval: ObjectApproval, kms.RowOfNode: ObjectNodeSetting, kms.RowOfPolicy: ObjectPolicy,
+	kms.RowOfSecret: ObjectProviderSecret,
 }
 
 func rowNameOf(r *kms.StoredRevision) (rowName, bool) {
@@ -230,6 +231,16 @@ func (s *Store) readRevision(ctx context.Context, c *rowCoder, row rowName) (rev
 		}
 		w, err := decodeWebhook(c, row.tenant, r, &row.id)
 		return w.Revision, err
+	case ObjectProviderSecret:
+		r, err := s.driver.ProviderSecret(ctx, ProviderSecretParams{Tenant: row.tenant, ID: row.id})
+		if err != nil {
+			return 0, err
+		}
+		secret, err := decodeProviderSecret(c, row.tenant, r, &row.id, true)
+		if secret == nil {
+			return 0, err
+		}
+		return secret.Revision, err
 	case ObjectApproval:
 		r, err := s.driver.Approval(ctx, ApprovalParams{ID: row.id, Now: timestamp(s.now())})
 		if err != nil {

@@ -139,6 +139,7 @@ func decodeProviderSecret(c *rowCoder, tenant uuid.UUID, r *ProviderSecretRow, w
 	if d.result() == nil {
 		checkProviderSecret(s, values, d.fail)
 	}
+	c.current(d, rowOf(ObjectProviderSecret, tenant, s.ID), s.Revision)
 	return s, d.result()
 }
 

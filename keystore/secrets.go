@@ -295,6 +295,7 @@ func (s *Store) changeSecrets(ctx context.Context, next *kms.ProviderSecret, kin
 	if err != nil {
 		return translate(err)
 	}
+	s.known.raise(rowOf(ObjectProviderSecret, next.Tenant, next.ID), next.Revision)
 	s.knowSecretRevision(next.Tenant, next.Revision)
 	return nil
 }

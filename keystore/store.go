@@ -208,6 +208,8 @@ func (s *Store) Invalidate(object Object, tenant, id uuid.UUID) {
 		s.keys.drop(keyID{tenant, id})
 	case ObjectCredential:
 		s.credentials.drop(id)
+	case ObjectProviderSecret:
+		s.providerSecrets.drop(keyID{tenant, id})
 	}
 }
 

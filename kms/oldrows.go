@@ -29,6 +29,9 @@ const (
 	RowOfApproval   RowObject = "approval"
 	RowOfNode       RowObject = "node"
 	RowOfPolicy     RowObject = "policy"
+	// RowOfSecret is a provider secret, whose revision is the tenant's: a change
+	// makes it at least one more.
+	RowOfSecret RowObject = "secret"
 )
 
 // StoredRevision is a revision that the row of an object is known to have had.
@@ -85,7 +88,7 @@ func (e *Entry) StoredRevisions(made bool) []StoredRevision {
 func (e *Entry) row() (StoredRevision, bool) {
 	r := StoredRevision{Tenant: e.target()}
 	switch e.Op {
-	case OpSetAlias, OpDeleteAlias, OpCreateProject, OpApprove:
+	case OpSetAlias, OpDeleteAlias, OpCreateProject, OpApprove, OpSetSecretGrants:
 		return r, false
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:
 		return r, false
@@ -99,6 +102,9 @@ func (e *Entry) row() (StoredRevision, bool) {
 		r.Object = RowOfCredential
 	case OpCreateWebhook, OpDeleteWebhook:
 		r.Object = RowOfWebhook
+	case OpCreateSecret, OpUpdateSecret, OpDeleteSecret, OpAddSecretVersion, OpActivateSecret, OpRollbackSecret, OpDisableSecret,
+		OpDestroySecret, OpRestoreSecret, OpKeeperAdvanceSecret, OpKeeperRollbackSecret, OpKeeperDestroySecret:
+		r.Object = RowOfSecret
 	default:
 		r.Object, r.ID = RowOfKey, e.Key
 		return r, e.Key != uuid.Nil()

@@ -203,6 +203,35 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, err := e.RequestRecord(ctx, unopenedID, unopenedID)
 		return err
 	},
+	"CreateSecret": func(ctx context.Context, e *env) error { return e.CreateSecret(ctx, sampleSecret(unopenedID, "early")) },
+	"UpdateSecret": func(ctx context.Context, e *env) error {
+		s := sampleSecret(unopenedID, "early")
+		return e.UpdateSecret(ctx, s, s.Clone(), kms.SecretChanged)
+	},
+	"Secret": func(ctx context.Context, e *env) error { _, err := e.Secret(ctx, unopenedID, unopenedID); return err },
+	"SecretByPath": func(ctx context.Context, e *env) error {
+		_, err := e.SecretByPath(ctx, unopenedID, "early")
+		return err
+	},
+	"ListSecrets": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListSecrets(ctx, unopenedID, "", kms.Page{Size: 1})
+		return err
+	},
+	"DueSecrets": func(ctx context.Context, e *env) error {
+		_, err := e.DueSecrets(ctx, start, kms.DueSecret{}, 1)
+		return err
+	},
+	"SecretsRevision": func(ctx context.Context, e *env) error { _, err := e.SecretsRevision(ctx, unopenedID); return err },
+	"AwaitSecretsRevision": func(ctx context.Context, e *env) error {
+		_, err := e.AwaitSecretsRevision(ctx, unopenedID, 1)
+		return err
+	},
+	"ChangesOfSecrets": func(ctx context.Context, e *env) error {
+		_, _, err := e.ChangesOfSecrets(ctx, unopenedID, 0, 1)
+		return err
+	},
+	"AddOutcomes":      func(ctx context.Context, e *env) error { return e.AddOutcomes(ctx, unopenedID, nil) },
+	"Outcomes":         func(ctx context.Context, e *env) error { _, err := e.Outcomes(ctx, unopenedID, unopenedID); return err },
 	"AnyRequestRecord": func(ctx context.Context, e *env) error { _, err := e.AnyRequestRecord(ctx, unopenedID); return err },
 }
 
@@ -224,6 +253,7 @@ var unopenedWork = map[string]string{
 	"TrimTrail":       "the trail has no codes",
 	"Usage":           "the trail has no codes",
 	"KnowRevisions":   "asks nothing of the database",
+	"FollowSecrets":   "asks nothing of the database",
 	"OldRows":         "of nothing is anything known",
 	"EntriesOf":       "the trail has no codes",
 }
@@ -330,7 +360,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node", "policy", "webhook": // there were none
+		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

@@ -261,6 +261,15 @@ func testSecrets(t *testing.T, open func(*testing.T) keystore.Driver) {
 			}
 		}
 	})
+	t.Run("AnOldRowPutBackIsRefused", func(t *testing.T) {
+		s := e.secret(t, tenant.ID, "old")
+		row := victim{table: "secrets", key: "id", value: s.ID[:]}
+		before := takeSnapshot(t, e.driver.(Damager), row)
+		e.change(t, s, kms.SecretRevoked, func(s *kms.ProviderSecret) { s.Versions[0].State, s.Versions[0].Weight = kms.SecretDisabled, 0 })
+		before.restore(t, e.driver.(Damager), row)
+		_, err := e.SecretByPath(ctx, tenant.ID, "old")
+		wantDamage(t, "a secret from before it was disabled", err, keystore.ObjectProviderSecret)
+	})
 	t.Run("DamagedSecretsAreRefusedAlone", func(t *testing.T) { testDamagedSecrets(t, open(t)) })
 	t.Run("UnusableSecretsAreRefused", func(t *testing.T) {
 		for name, spoil := range map[string]func(*kms.ProviderSecret){
