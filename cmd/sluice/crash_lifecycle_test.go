@@ -103,22 +103,22 @@ func postgresTarget(t *testing.T) *crashTarget {
 		t.Helper()
 		p := startServer(t, program, dir, "--config", config, "--operator-credential", filepath.Join(dir, "operator"))
 		if c.credential == "" {
-			c.credential = p.newTenant(t, p.credential(t, "operator"))
+			c.credential = p.newTenant(t, p.credential(t, "operator"), "secret:*", "secret:destroy")
 		}
 		return p
 	}
 	return c
 }
 
-// newTenant makes the tenant acme and returns a credential for everything in
-// it.
-func (p *devProcess) newTenant(t *testing.T, operator string) string {
+// newTenant makes the tenant acme and returns a credential for its keys and
+// what more says.
+func (p *devProcess) newTenant(t *testing.T, operator string, more ...string) string {
 	t.Helper()
 	if status, a := p.post(operator, "/v1/tenants", map[string]any{"name": "acme", "tier": "platinum"}); status != http.StatusCreated {
 		t.Fatalf("making a tenant: %d %v", status, a)
 	}
 	status, a := p.post(operator, "/v1/tenants/acme/credentials", map[string]any{"name": "admin",
-		"scopes": []string{"key:*", "key:manage", "key:destroy", "key:import", "secret:*", "secret:destroy", "tenant:admin", "usage:read", "audit:read"}})
+		"scopes": append([]string{"key:*", "key:manage", "key:destroy", "key:import", "tenant:admin", "usage:read", "audit:read"}, more...)})
 	if status != http.StatusCreated {
 		t.Fatalf("making a credential: %d %v", status, a)
 	}
