@@ -194,6 +194,9 @@ func (c *Client) send(req *http.Request, out any) error {
 		// The decoder's error is not kept: it can quote the body.
 		return fmt.Errorf("%w: status %d without its JSON", ErrBadAnswer, res.StatusCode)
 	}
+	if out, ok := out.(interface{ answered(http.Header) }); ok {
+		out.answered(res.Header)
+	}
 	return nil
 }
 
