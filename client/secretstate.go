@@ -86,9 +86,10 @@ func newState(item *fetchedItem, before []heldVersion) (st *secretState, ok bool
 
 // choose is the version for a routing key: the same one for the same key in
 // every process as long as the weights are the same, and each one for its share
-// of the keys. When weights change, only keys that must move do: weighted
-// rendezvous hashing (C. Schindelhauer, G. Schomaker, "Weighted Distributed
-// Hash Tables", SPAA 2005). Without a key each call draws anew.
+// of the keys: weighted rendezvous hashing (C. Schindelhauer, G. Schomaker,
+// "Weighted Distributed Hash Tables", SPAA 2005). When weights change, of two
+// versions, which a rollout has, only keys that must move do, and of more at
+// most twice as many. Without a key each call draws anew.
 func (st *secretState) choose(routingKey string) *heldVersion {
 	if len(st.versions) == 1 {
 		return &st.versions[0]
