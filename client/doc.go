@@ -48,6 +48,37 @@
 // A Client from WithDryRun asks what its calls would cost, and whether they
 // are allowed, without having them done.
 //
+// # Provider secrets
+//
+// Secrets, from Client.Secrets, holds the keys of LLM providers that gateways
+// need at every request:
+//
+//	secrets, err := c.Secrets(client.SecretsOptions{})
+//	llm := &http.Client{Transport: secrets.Handle("llm/openai").Transport(client.TransportOptions{})}
+//
+// They are in memory only. Each has two times, which the service gives and
+// options can shorten: it is fetched again, behind the requests, at half of its
+// freshness, and it is used for as long as its lease when the service does not
+// answer. A fetch is for 100 secrets; one is under way for a secret at a time;
+// one at a time is made while the service does not answer.
+//
+// Only the service's own word changes what is held, and only as of a revision
+// no older than what is known: an answer that was under way for long, or of a
+// node that lags, is dropped, and a time-out, a proxy's page or an answer that
+// cannot be read is an outage, in which a good value stays. What the service
+// says is missing, disabled or denied is wiped at once and does not come back by
+// an outage. A watch tells of changes as they are made. An event has the secret
+// fetched as of its revision; what an event says is revoked is given out no more
+// before that fetch. When the watch is silent for three heartbeats, values are
+// fresh for 10 s only; when it ends or has a gap, everything is asked for again.
+//
+// Times are counted by the monotonic clock, from when a fetch was sent. While
+// the machine is suspended that clock of Linux stands still: leases go on after
+// it, until the watch, silent for 45 s at most, is made anew.
+//
+// A secret may have several versions with weights. A request's routing key
+// decides which one it gets: the same in all processes and in all its attempts.
+//
 // # What it never does
 //
 // It never logs, and no error holds what was sent: no plaintext, no key name,

@@ -142,8 +142,7 @@ func (s *Secrets) fetch(f *flight, in *fetchCall, batch map[string]*entry) {
 	if refused := definite(err); err != nil && refused == nil {
 		s.failedFetches.Add(1)
 		s.failures++
-		s.pause = now.Add(min(pause(err, s.failures), maxRetryAfter))
-		s.fallenBehind(err, now)
+		s.pause = now.Add(min(pause(s.fallenBehind(err, now), s.failures), maxRetryAfter))
 		for _, e := range batch {
 			s.failed(e, f, unavailable(err), now) // as soon as the pause is over
 		}
@@ -184,21 +183,24 @@ const errStaleReplica Code = "stale_replica"
 
 // fallenBehind notes that the service knows less than it once did: the node
 // lags. It is believed only when that has lasted for so long that nothing is
-// left of what was known: then the service was restored from a backup.
-func (s *Secrets) fallenBehind(err error, now time.Time) {
+// left of what was known: then the service was restored from a backup. It
+// returns the error by which to pause: a node's own pause does not count for
+// the next node, which knows more.
+func (s *Secrets) fallenBehind(err error, now time.Time) error {
 	if !errors.Is(err, errStaleReplica) {
-		return
+		return err
 	}
 	if s.behind.IsZero() {
 		s.behind = now
 	}
 	if now.Sub(s.behind) < s.o.HardExpiry {
-		return
+		return errStaleReplica
 	}
 	s.cursor, s.base, s.floor, s.behind = 0, 0, 0, time.Time{}
 	for _, e := range s.entries {
 		e.asOf, e.floor = 0, 0
 	}
+	return errStaleReplica
 }
 
 // definite is what an error of a whole fetch says of each secret in it, when it

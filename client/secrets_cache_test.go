@@ -315,6 +315,25 @@ func TestAGapInTheWatchHasEverythingFetchedAgain(t *testing.T) {
 	}
 }
 
+// Whose credential loses a secret is not told of it by an event of the secret:
+// the stream ends.
+func TestAWatchThatEndsHasWhatIsHeldAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.set("a", 1)
+		f.set("b", 1)
+		s := newSecrets(t, f, client.SecretsOptions{})
+		a, b := s.Handle("a"), s.Handle("b")
+		preload(t, s, "a", "b")
+		synctest.Wait()
+		f.do(func() { f.history["a"] = append(f.history["a"], fakeSecret{f.revision, "denied", nil}) })
+		f.cut()
+		synctest.Wait()
+		expect(t, a, 0, client.ErrDenied)
+		expect(t, b, 1, nil)
+	})
+}
+
 func TestASilentWatchIsReplacedByPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

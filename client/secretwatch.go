@@ -37,13 +37,15 @@ func (s *Secrets) follow() {
 	silence := time.AfterFunc(watchSilence, s.poll)
 	defer silence.Stop()
 	for failures := 1; ; failures++ {
+		heard := false
 		err := s.watch(func(e secretEvent) {
-			failures = 0
+			failures, heard = 0, true
 			silence.Reset(watchSilence)
 			s.take(e)
 		})
-		if errors.Is(err, errEvent) {
-			// What it said is lost, and may have been anything.
+		if heard {
+			// The service ends a stream when the credential changes: what it may
+			// read can be less now. And an event that cannot be read is lost.
 			s.resync(s.revision())
 		}
 		if !sleep(s.ctx, min(pause(err, max(failures, 1)), maxRetryAfter)) {
@@ -135,7 +137,6 @@ func readEvent(r *bufio.Reader) (secretEvent, error) {
 func (s *Secrets) take(ev secretEvent) {
 	if ev.kind == "resync" {
 		s.resync(ev.Revision)
-		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,12 +162,11 @@ func (s *Secrets) invalidate(e *entry, ev secretEvent) {
 	s.ask(e)
 }
 
-// resync has everything fetched again as of a revision: events were lost. A
+// resync has everything fetched again as of a revision: events may be lost. A
 // revision lower than what the watch has told of is of a node that lags.
 func (s *Secrets) resync(revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.polling = false
 	s.cursor = max(s.cursor, revision)
 	s.base = s.cursor
 	for _, e := range s.entries {
