@@ -3,7 +3,6 @@ package client
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -112,11 +111,15 @@ func (st *secretState) choose(routingKey string) *heldVersion {
 	return &st.versions[best]
 }
 
-// hash is FNV-1a, which needs no state of the process.
+// hash is FNV-1a, which needs no state of the process, in place: hash/fnv would
+// take a third of the time of Get.
 func hash(s string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(s))
-	return h.Sum64()
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * prime
+	}
+	return h
 }
 
 // mix is the finalizer of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast

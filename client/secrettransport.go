@@ -236,14 +236,13 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // it can still fail.
 func (t *transport) follow(res *http.Response, held *heldVersion) {
 	res.Body = &followedBody{ReadCloser: res.Body, done: func(v outcome.Verdict) { t.observe(held, v) },
-		stream: outcome.NewStream(t.provider()), watched: mediaType(res.Header) == "text/event-stream"}
+		stream: outcome.NewStream(t.provider(), mediaType(res.Header))}
 }
 
 // followedBody is a body that tells how it ended, once.
 type followedBody struct {
 	io.ReadCloser
-	watched bool // it is a stream of events
-	done    func(outcome.Verdict)
+	done func(outcome.Verdict)
 
 	mu     sync.Mutex // Close may come while Read waits
 	stream *outcome.Stream
@@ -254,9 +253,7 @@ func (b *followedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.watched {
-		b.stream.Write(p[:n])
-	}
+	b.stream.Write(p[:n])
 	switch v := b.stream.Verdict(); {
 	case err != nil && err != io.EOF:
 		b.endLocked(outcome.Broken(err))

@@ -24,7 +24,7 @@ func judge(c *outcometest.Case, body io.Reader) outcome.Verdict {
 		}
 		return outcome.Of(c.Provider, c.Status, c.FullHeader(), text, now)
 	}
-	s := outcome.NewStream(c.Provider)
+	s := outcome.NewStream(c.Provider, c.FullHeader().Get("Content-Type"))
 	if _, err := io.Copy(s, body); err != nil {
 		return outcome.Broken(err)
 	}
@@ -105,7 +105,7 @@ func TestAStreamIsJudgedTheSameHoweverItIsCut(t *testing.T) {
 			continue
 		}
 		for size := range 40 {
-			s := outcome.NewStream(c.Provider)
+			s := outcome.NewStream(c.Provider, c.FullHeader().Get("Content-Type"))
 			for rest := c.Body; rest != ""; {
 				n := min(size+1, len(rest))
 				s.Write([]byte(rest[:n]))
@@ -139,7 +139,7 @@ func TestNoRowHasTheNameOfAnother(t *testing.T) {
 }
 
 func TestAVeryLongLineOfAStreamIsContentAndCostsNoMemory(t *testing.T) {
-	s := outcome.NewStream(outcome.OpenAI)
+	s := outcome.NewStream(outcome.OpenAI, "text/event-stream")
 	piece := []byte(strings.Repeat("x", 1<<10))
 	if n := testing.AllocsPerRun(1, func() {
 		for range 10 << 10 {
@@ -162,12 +162,14 @@ func FuzzAnswersAreJudgedWithinBounds(f *testing.F) {
 		h := http.Header{"Content-Type": {"application/json"}, "Retry-After": {after}, "X-Ratelimit-Reset": {after}, "Retry-After-Ms": {after}}
 		v := outcome.Of(outcome.Provider(provider), status, h, []byte(body), now)
 		check(t, v)
-		s := outcome.NewStream(outcome.Provider(provider))
-		io.WriteString(s, body)
-		v = s.Verdict()
-		check(t, v)
-		if v.Retryable {
-			t.Errorf("a broken stream can be repeated: %+v", v)
+		for _, media := range []string{"text/event-stream", "application/vnd.amazon.eventstream"} {
+			s := outcome.NewStream(outcome.Provider(provider), media)
+			io.WriteString(s, body)
+			v = s.Verdict()
+			check(t, v)
+			if v.Retryable {
+				t.Errorf("a broken stream can be repeated: %+v", v)
+			}
 		}
 	})
 }
@@ -185,7 +187,7 @@ func check(t *testing.T, v outcome.Verdict) {
 
 func BenchmarkAStreamThatPasses(b *testing.B) {
 	chunk := []byte("data: {\"choices\":[{\"delta\":{\"content\":\"hello\"}}]}\n\n")
-	s := outcome.NewStream(outcome.OpenAI)
+	s := outcome.NewStream(outcome.OpenAI, "text/event-stream")
 	b.SetBytes(int64(len(chunk)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -10,12 +10,20 @@ import (
 // content: errors are short.
 const maxLine = MaxBody
 
-// Stream watches a stream of server-sent events as it passes, for the event
-// that says it has failed: providers begin such answers with status 200, so
+// The media types of streams that NewStream knows.
+const (
+	events      = "text/event-stream"
+	eventFrames = "application/vnd.amazon.eventstream"
+)
+
+// Stream watches a stream of server-sent events, or of Bedrock's frames, as it
+// passes, for the event that says it has failed: providers begin such answers with status 200, so
 // that a failure in the middle is invisible to whoever reads the status only.
 // It is not safe for concurrent use.
 type Stream struct {
 	provider Provider
+	media    string
+	frames   frames
 	line     []byte
 	skip     bool   // the line is too long
 	event    string // of the event that is being read
@@ -23,13 +31,28 @@ type Stream struct {
 	verdict  Verdict
 }
 
-// NewStream makes a Stream of a provider's answer.
-func NewStream(p Provider) *Stream { return &Stream{provider: p} }
+// NewStream makes a Stream of a provider's answer with a media type. One that
+// is no stream of events says nothing.
+func NewStream(p Provider, mediaType string) *Stream { return &Stream{provider: p, media: mediaType} }
 
 // Write takes the next bytes, wherever the stream has been cut. It never
 // fails.
 func (s *Stream) Write(b []byte) (int, error) {
 	n := len(b)
+	switch {
+	case s.failed:
+	case s.media == eventFrames:
+		if said, failed := s.frames.write(b); failed {
+			s.failed, s.verdict = true, midStream(s.provider, said)
+		}
+	case s.media == events:
+		s.lines(b)
+	}
+	return n, nil
+}
+
+// lines takes the next bytes of server-sent events.
+func (s *Stream) lines(b []byte) {
 	for len(b) > 0 && !s.failed {
 		line, rest, whole := bytes.Cut(b, []byte{'\n'})
 		if len(s.line)+len(line) > maxLine {
@@ -47,7 +70,6 @@ func (s *Stream) Write(b []byte) (int, error) {
 		s.line, s.skip = s.line[:0], false
 		b = rest
 	}
-	return n, nil
 }
 
 // Verdict is OK as long as no event said otherwise, and for ever the failure

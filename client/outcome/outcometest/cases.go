@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,7 +26,8 @@ type Case struct {
 	Status   int
 	Header   http.Header
 	Body     string
-	Stream   bool  // the body is server-sent events
+	Stream   bool  // the body is server-sent events, or frames
+	Frames   bool  // it is frames, as Bedrock's
 	Page     bool  // the body is HTML
 	Breaks   bool  // the connection breaks behind the body
 	Err      error // instead of an answer
@@ -40,6 +44,8 @@ func (c *Case) FullHeader() http.Header {
 		h = http.Header{}
 	}
 	switch {
+	case c.Frames:
+		h.Set("Content-Type", "application/vnd.amazon.eventstream")
 	case c.Stream:
 		h.Set("Content-Type", "text/event-stream")
 	case c.Page:
@@ -300,4 +306,30 @@ var answers = []Case{
 		Want: outcome.Verdict{Class: outcome.Transient, Scope: outcome.Endpoint, MidStream: true, Row: "gemini-unavailable"}},
 	{Name: "stream: breaks off", Provider: outcome.OpenAI, Status: 200, Body: "data: {\"choices\":[{\"delta\":{\"content\":\"an \\\"error\\\" is no error\"}}]}\n\n", Stream: true, Breaks: true,
 		Want: outcome.Verdict{Class: outcome.Transient, Scope: outcome.Endpoint, MidStream: true, Row: "connection"}},
+	{Name: "stream: bedrock throttling", Provider: outcome.Bedrock, Status: 200, Stream: true, Frames: true,
+		Body: frame("event", ":event-type", "chunk", `{"bytes":"eyJhIjoxfQ=="}`) + frame("exception", ":exception-type", "throttlingException", `{"message":"m"}`),
+		Want: outcome.Verdict{Class: outcome.RateLimit, Scope: outcome.KeyModel, Cool: 30 * time.Second, MidStream: true, Row: "bedrock-throttling"}},
+	{Name: "stream: bedrock error", Provider: outcome.Bedrock, Status: 200, Stream: true, Frames: true,
+		Body: frame("error", ":error-code", "SomethingNew", ""),
+		Want: outcome.Verdict{Class: outcome.Transient, Scope: outcome.Endpoint, MidStream: true, Row: "stream-error"}},
+	{Name: "stream: bedrock, fine", Provider: outcome.Bedrock, Status: 200, Stream: true, Frames: true,
+		Body: strings.Repeat(frame("event", ":event-type", "chunk", strings.Repeat("exception", 100)), 100) + frame("event", ":event-type", "chunk", strings.Repeat("x", 100_000)),
+		Want: outcome.Verdict{Class: outcome.OK, Row: "ok"}},
+}
+
+// frame is a message of an AWS event stream.
+func frame(kind, name, value, payload string) string {
+	var headers []byte
+	for _, h := range [][2]string{{":message-type", kind}, {name, value}, {":content-type", "application/json"}} {
+		headers = append(headers, byte(len(h[0])))
+		headers = append(headers, h[0]...)
+		headers = append(headers, 7)
+		headers = binary.BigEndian.AppendUint16(headers, uint16(len(h[1])))
+		headers = append(headers, h[1]...)
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(12+len(headers)+len(payload)+4))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(headers)))
+	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
+	b = append(append(b, headers...), payload...)
+	return string(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
 }
