@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,7 @@ type entry struct {
 	limbo     []heldVersion
 	flight    *flight // the newest fetch for it; nil: none
 	queued    bool
+	alone     bool // a fetch with it among others was refused
 	failures  int
 	refresh   time.Time     // when to fetch next; zero: when asked for
 	hard      time.Time     // when the values end; zero: there are none
@@ -231,8 +233,12 @@ func (s *Secrets) entry(path string) *entry {
 		return e
 	}
 	e = &entry{path: path, heapIndex: -1}
-	if s.closed {
+	switch {
+	case s.closed:
 		e.state.Store(stateClosed)
+		return e
+	case !secretPath(path):
+		e.state.Store(stateInvalid)
 		return e
 	}
 	e.state.Store(statePending)
@@ -245,6 +251,26 @@ func (s *Secrets) entry(path string) *entry {
 	s.entries[path] = e
 	s.ask(e)
 	return e
+}
+
+// maxSecretPath is the service's bound in bytes.
+const maxSecretPath = 240
+
+// secretPath tells whether s can be the path of a secret, by the rule of the
+// service: visible ASCII characters, but some, in segments that are neither
+// empty nor dots.
+func secretPath(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' || strings.IndexByte(`*:\"%?#<>|`, s[i]) >= 0 {
+			return false
+		}
+	}
+	for segment := range strings.SplitSeq(s, "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			return false
+		}
+	}
+	return len(s) <= maxSecretPath
 }
 
 // looks is how many entries are looked at to find one that was not used lately.

@@ -187,7 +187,7 @@ func (f *fakeService) fetch(body string) *http.Response {
 		return problem(503, client.ErrStoreUnavailable, nil)
 	}
 	if in.MinRevision > known {
-		return problem(412, "stale_replica", nil)
+		return problem(412, client.ErrStaleReplica, nil)
 	}
 	now := time.Now().Add(f.skew)
 	var items []string

@@ -99,9 +99,12 @@ func (s *Secrets) fetchWaiting(now time.Time) {
 
 // startFetch takes what waits, up to a fetch full.
 func (s *Secrets) startFetch(now time.Time) {
-	n := min(len(s.waiting), maxFetchItems)
+	n := 1
+	for n < min(len(s.waiting), maxFetchItems) && !s.waiting[0].alone && !s.waiting[n].alone {
+		n++
+	}
 	f := &flight{min: max(s.cursor, s.floor), sent: now}
-	in := &fetchCall{}
+	var in FetchSecretsInput
 	batch := make(map[string]*entry, n)
 	for _, e := range s.waiting[:n] {
 		e.queued = false
@@ -111,7 +114,7 @@ func (s *Secrets) startFetch(now time.Time) {
 		e.flight = f
 		f.min = max(f.min, e.floor, e.asOf)
 		batch[e.path] = e
-		in.Items = append(in.Items, fetchItem{Path: e.path, HaveRevision: e.state.Load().revision})
+		in.Items = append(in.Items, FetchSecretItem{Path: e.path, HaveRevision: e.state.Load().revision})
 	}
 	s.waiting = append(s.waiting[:0], s.waiting[n:]...)
 	if len(batch) == 0 {
@@ -124,9 +127,9 @@ func (s *Secrets) startFetch(now time.Time) {
 }
 
 // fetch makes one fetch and applies its answer.
-func (s *Secrets) fetch(f *flight, in *fetchCall, batch map[string]*entry) {
+func (s *Secrets) fetch(f *flight, in FetchSecretsInput, batch map[string]*entry) {
 	ctx, cancel := context.WithTimeout(s.ctx, fetchTimeout)
-	answer, err := s.c.fetchSecretValues(ctx, in)
+	answer, err := s.c.fetchDated(ctx, in)
 	cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +142,16 @@ func (s *Secrets) fetch(f *flight, in *fetchCall, batch map[string]*entry) {
 		}
 		return
 	}
-	if refused := definite(err); err != nil && refused == nil {
+	if refusedItem(err) {
+		for _, e := range batch {
+			if e.alone = len(batch) > 1; e.alone {
+				s.failed(e, f, unavailable(err), now)
+			} else {
+				s.refuse(e, f, err, now)
+			}
+		}
+		return
+	} else if refused := definite(err); err != nil && refused == nil {
 		s.failedFetches.Add(1)
 		s.failures++
 		s.pause = now.Add(min(pause(s.fallenBehind(err, now), s.failures), maxRetryAfter))
@@ -156,6 +168,9 @@ func (s *Secrets) fetch(f *flight, in *fetchCall, batch map[string]*entry) {
 	}
 	s.failures, s.pause, s.behind = 0, time.Time{}, time.Time{}
 	s.begin(answer.Revision)
+	for _, e := range batch {
+		e.alone = false
+	}
 	for i := range answer.Items {
 		item := &answer.Items[i]
 		if e := batch[item.Path]; e != nil {
@@ -177,30 +192,26 @@ func (s *Secrets) begin(revision uint64) {
 	}
 }
 
-// errStaleReplica: the node does not know the revision yet that the fetch asks
-// for.
-const errStaleReplica Code = "stale_replica"
-
 // fallenBehind notes that the service knows less than it once did: the node
 // lags. It is believed only when that has lasted for so long that nothing is
 // left of what was known: then the service was restored from a backup. It
 // returns the error by which to pause: a node's own pause does not count for
 // the next node, which knows more.
 func (s *Secrets) fallenBehind(err error, now time.Time) error {
-	if !errors.Is(err, errStaleReplica) {
+	if !errors.Is(err, ErrStaleReplica) {
 		return err
 	}
 	if s.behind.IsZero() {
 		s.behind = now
 	}
 	if now.Sub(s.behind) < s.o.HardExpiry {
-		return errStaleReplica
+		return ErrStaleReplica
 	}
 	s.cursor, s.base, s.floor, s.behind = 0, 0, 0, time.Time{}
 	for _, e := range s.entries {
 		e.asOf, e.floor = 0, 0
 	}
-	return errStaleReplica
+	return ErrStaleReplica
 }
 
 // definite is what an error of a whole fetch says of each secret in it, when it
@@ -213,6 +224,13 @@ func definite(err error) error {
 		return fmt.Errorf("%w: %w", ErrDenied, e)
 	}
 	return nil
+}
+
+// refusedItem tells whether a fetch was refused for what is in it: one item may
+// be to blame, which must not stand in the way of the others.
+func refusedItem(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == ErrInvalidArgument && e.Status == http.StatusBadRequest
 }
 
 // landed ends a fetch of an entry, unless a newer one is under way; then it
@@ -259,7 +277,7 @@ func (s *Secrets) negative(e *entry, err error, now time.Time) {
 
 // apply makes the state of an entry what the answer tells, unless more is known
 // already.
-func (s *Secrets) apply(e *entry, f *flight, item *fetchedItem, answer *fetchAnswer, now time.Time) {
+func (s *Secrets) apply(e *entry, f *flight, item *FetchedSecret, answer *datedFetch, now time.Time) {
 	newest := s.landed(e, f)
 	if s.entries[e.path] != e || answer.Revision < max(e.floor, e.asOf) {
 		// It was overtaken by an event or by another answer.
@@ -307,7 +325,7 @@ func (s *Secrets) again(e *entry, at time.Time) {
 }
 
 // postpone is for a secret that the service cannot open at the moment.
-func (s *Secrets) postpone(e *entry, item *fetchedItem, now time.Time) {
+func (s *Secrets) postpone(e *entry, item *FetchedSecret, now time.Time) {
 	e.failures++
 	err := &Error{RetryAfter: min(time.Duration(item.RetryAfterMS)*time.Millisecond, maxRetryAfter)}
 	if st := e.state.Load(); st.err != nil && st != stateRevoked {
@@ -318,7 +336,7 @@ func (s *Secrets) postpone(e *entry, item *fetchedItem, now time.Time) {
 
 // renew makes an entry hold what was fetched, or hold it for longer. It returns
 // false for an answer that cannot be.
-func (s *Secrets) renew(e *entry, f *flight, item *fetchedItem, answer *fetchAnswer, now time.Time) bool {
+func (s *Secrets) renew(e *entry, f *flight, item *FetchedSecret, answer *datedFetch, now time.Time) bool {
 	fresh, lease := item.spans(answer.date)
 	hard := f.sent.Add(min(lease, s.o.HardExpiry))
 	if !hard.After(now) {

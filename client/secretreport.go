@@ -25,7 +25,7 @@ type reports struct {
 
 	mu      sync.Mutex
 	max     int
-	counts  map[reportKey]*reportItem
+	counts  map[reportKey]*SecretOutcome
 	dropped uint64
 }
 
@@ -35,7 +35,7 @@ type reportKey struct {
 }
 
 func (r *reports) start(most int) {
-	r.urgent, r.max, r.counts = make(chan struct{}, 1), most, map[reportKey]*reportItem{}
+	r.urgent, r.max, r.counts = make(chan struct{}, 1), most, map[reportKey]*SecretOutcome{}
 }
 
 func (r *reports) lost() uint64 {
@@ -46,7 +46,7 @@ func (r *reports) lost() uint64 {
 
 // add counts an outcome.
 func (r *reports) add(secretID string, version uint32, class outcome.Class) {
-	item := reportItem{SecretID: secretID, Version: version}
+	item := SecretOutcome{SecretID: secretID, Version: version}
 	switch class {
 	case outcome.OK:
 		item.OK = 1
@@ -72,7 +72,7 @@ func (r *reports) add(secretID string, version uint32, class outcome.Class) {
 	}
 }
 
-func (r *reports) mergeLocked(item reportItem) {
+func (r *reports) mergeLocked(item SecretOutcome) {
 	key := reportKey{item.SecretID, item.Version}
 	sum := r.counts[key]
 	if sum == nil {
@@ -80,7 +80,7 @@ func (r *reports) mergeLocked(item reportItem) {
 			r.dropped += item.total()
 			return
 		}
-		sum = &reportItem{SecretID: item.SecretID, Version: item.Version}
+		sum = &SecretOutcome{SecretID: item.SecretID, Version: item.Version}
 		r.counts[key] = sum
 	}
 	sum.OK += item.OK
@@ -90,15 +90,15 @@ func (r *reports) mergeLocked(item reportItem) {
 	sum.Transient += item.Transient
 }
 
-func (i *reportItem) total() uint64 {
-	return i.OK + i.Credential + i.Quota + i.RateLimit + i.Transient
+func (o *SecretOutcome) total() uint64 {
+	return uint64(o.OK) + uint64(o.Credential) + uint64(o.Quota) + uint64(o.RateLimit) + uint64(o.Transient)
 }
 
 // drain takes all counts, in parts that fit a call.
-func (r *reports) drain() [][]reportItem {
+func (r *reports) drain() [][]SecretOutcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var parts [][]reportItem
+	var parts [][]SecretOutcome
 	for _, item := range r.counts {
 		if n := len(parts); n == 0 || len(parts[n-1]) == maxReportItems {
 			parts = append(parts, nil)
@@ -110,7 +110,7 @@ func (r *reports) drain() [][]reportItem {
 }
 
 // putBack is for a part that was not taken.
-func (r *reports) putBack(part []reportItem, err error) {
+func (r *reports) putBack(part []SecretOutcome, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, item := range part {
@@ -147,7 +147,7 @@ func (s *Secrets) sendReports() {
 func (s *Secrets) reportAll(ctx context.Context) {
 	for _, part := range s.reports.drain() {
 		attempt, cancel := context.WithTimeout(ctx, fetchTimeout)
-		if err := s.c.reportSecretOutcomes(attempt, part); err != nil {
+		if _, err := s.c.ReportSecrets(attempt, part); err != nil {
 			s.reports.putBack(part, err)
 		}
 		cancel()

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -81,7 +82,7 @@ func TestAnEventThatOutrunsTheReplicaIsFollowedUntilTheReplicaHasIt(t *testing.T
 		f.do(func() {
 			f.fault = func(r *http.Request) (*http.Response, error) {
 				if strings.HasSuffix(r.URL.Path, "fetch") && time.Now().Before(behind) {
-					return problem(412, "stale_replica", nil), nil
+					return problem(412, client.ErrStaleReplica, nil), nil
 				}
 				return nil, nil
 			}
@@ -438,6 +439,44 @@ func TestManyMissesShareFewFetches(t *testing.T) {
 			t.Errorf("%d fetches for 1000 secrets, want about 10", n)
 		}
 	})
+}
+
+// Paths may come from a gateway's own callers.
+func TestAPathThatTheServiceRefusesIsInNobodysWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		var paths []string
+		for i := range 50 {
+			paths = append(paths, fmt.Sprintf("p/%d", i))
+			f.set(paths[i], 1)
+		}
+		f.do(func() {
+			f.fault = func(r *http.Request) (*http.Response, error) {
+				if body, err := r.GetBody(); err == nil && strings.Contains(readAll(t, body), `"refused"`) {
+					return problem(400, client.ErrInvalidArgument, nil), nil
+				}
+				return nil, nil
+			}
+		})
+		s := newSecrets(t, f, client.SecretsOptions{MaxFetches: 1})
+		s.Handle("first") // occupies the fetch, so that the others go together
+		refused := s.Handle("refused")
+		preload(t, s, paths...)
+		if _, err := refused.Await(t.Context(), "r"); !errors.Is(err, client.ErrInvalidArgument) {
+			t.Errorf("the refused one: %v", err)
+		}
+		n := len(f.fetches())
+		time.Sleep(10 * time.Minute)
+		if more := len(f.fetches()) - n; more > 130 { // one by one it would be 200
+			t.Errorf("%d fetches in 10 min: the secrets do not go together again", more)
+		}
+	})
+	s := newSecrets(t, newFake(), client.SecretsOptions{})
+	for _, path := range []string{"", "/", "a//b", "a/", "../a", "a/.", "a b", "a*", "ä", "a\n", "a:b", strings.Repeat("a", 241)} {
+		if _, err := s.Handle(path).Await(t.Context(), "r"); !errors.Is(err, client.ErrInvalidArgument) {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
 }
 
 func TestAnOutageIsProbedByOneFetchAtATime(t *testing.T) {

@@ -60,16 +60,17 @@ var (
 	stateExpired = &secretState{err: fmt.Errorf("%w: the last one is too old", ErrUnavailable)}
 	stateRevoked = &secretState{err: ErrRevoked}
 	stateClosed  = &secretState{err: ErrClosed}
+	stateInvalid = &secretState{err: invalid("a secret's path is 1 to %d visible ASCII characters, in segments separated by /", maxSecretPath)}
 )
 
 // newState is the state that an item tells of. Versions that before holds keep
 // their memory, so that wiping reaches all copies of a value. ok is false for
 // an item that cannot be used.
-func newState(item *fetchedItem, before []heldVersion) (st *secretState, ok bool) {
+func newState(item *FetchedSecret, before []heldVersion) (st *secretState, ok bool) {
 	st = &secretState{secretID: item.SecretID, provider: item.Provider, metadata: item.Metadata, revision: item.Revision}
-	weighted := slices.ContainsFunc(item.Versions, func(v fetchedVersion) bool { return v.Weight > 0 })
+	weighted := slices.ContainsFunc(item.Versions, func(v WeightedValue) bool { return v.Weight > 0 })
 	for _, v := range item.Versions {
-		if v.Value.IsZero() || weighted && v.Weight <= 0 {
+		if v.Value.IsZero() || weighted && v.Weight == 0 {
 			continue
 		}
 		held := heldVersion{value: v.Value, version: v.Version, weight: float64(max(v.Weight, 1)), secretID: item.SecretID}
