@@ -89,6 +89,14 @@ hsm:
 // start starts node i, 1 or 2, until the test ends.
 func (c *cluster) start(t *testing.T, i int) *apiNode {
 	t.Helper()
+	n, stop := c.startStoppable(t, i)
+	t.Cleanup(stop)
+	return n
+}
+
+// startStoppable starts node i, 1 or 2, until stop is called.
+func (c *cluster) startStoppable(t *testing.T, i int) (n *apiNode, stop func()) {
+	t.Helper()
 	app, err := c.open(t, i, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -98,13 +106,14 @@ func (c *cluster) start(t *testing.T, i int) *apiNode {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(handler.Handler())
-	t.Cleanup(func() {
+	n = &apiNode{&wiretest.Service{URL: server.URL}, app}
+	return n, func() {
+		app.Service.EndWatches() // they end with nothing else
 		server.Close()
 		if err := app.Close(); err != nil {
 			t.Errorf("closing a node: %v", err)
 		}
-	})
-	return &apiNode{&wiretest.Service{URL: server.URL}, app}
+	}
 }
 
 // operator returns the credential of an operator, whom the first call makes.
