@@ -204,6 +204,7 @@ func (s *Secrets) Close() {
 // SecretsStats are counts of Secrets, for metrics.
 type SecretsStats struct {
 	Held          int // secrets with a value, and those known to be missing
+	Waiting       int // for a fetch
 	Fetches       uint64
 	FailedFetches uint64
 	LostReports   uint64 // outcomes that will never be reported
@@ -214,7 +215,7 @@ type SecretsStats struct {
 func (s *Secrets) Stats() SecretsStats {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return SecretsStats{Held: len(s.entries), Fetches: s.fetches.Load(), FailedFetches: s.failedFetches.Load(),
+	return SecretsStats{Held: len(s.entries), Waiting: len(s.waiting), Fetches: s.fetches.Load(), FailedFetches: s.failedFetches.Load(),
 		LostReports: s.reports.lost(), Polling: s.polling}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -74,6 +75,10 @@ func (s *Secrets) enqueue(e *entry) {
 		e.queued = true
 		s.waiting = append(s.waiting, e)
 	}
+	if len(s.waiting) > 2*s.o.MaxSecrets {
+		// In an outage evicted ones would pile up.
+		s.waiting = slices.DeleteFunc(s.waiting, func(e *entry) bool { return s.entries[e.path] != e })
+	}
 }
 
 // fetchWaiting starts fetches as long as there is room: one while the service
@@ -142,7 +147,13 @@ func (s *Secrets) fetch(f *flight, in FetchSecretsInput, batch map[string]*entry
 		}
 		return
 	}
-	if refusedItem(err) {
+	switch refused := definite(err); {
+	case refused != nil:
+		s.failures, s.pause = 0, time.Time{}
+		for _, e := range batch {
+			s.refuse(e, f, refused, now)
+		}
+	case refusedItem(err):
 		for _, e := range batch {
 			if e.alone = len(batch) > 1; e.alone {
 				s.failed(e, f, unavailable(err), now)
@@ -150,33 +161,32 @@ func (s *Secrets) fetch(f *flight, in FetchSecretsInput, batch map[string]*entry
 				s.refuse(e, f, err, now)
 			}
 		}
-		return
-	} else if refused := definite(err); err != nil && refused == nil {
+	case err != nil:
 		s.failedFetches.Add(1)
 		s.failures++
 		s.pause = now.Add(min(pause(s.fallenBehind(err, now), s.failures), maxRetryAfter))
 		for _, e := range batch {
 			s.failed(e, f, unavailable(err), now) // as soon as the pause is over
 		}
-		return
-	} else if refused != nil {
-		s.failures, s.pause = 0, time.Time{}
-		for _, e := range batch {
-			s.refuse(e, f, refused, now)
-		}
-		return
+	default:
+		s.receive(f, answer, batch, now)
 	}
+}
+
+// receive applies the answer to a fetch.
+func (s *Secrets) receive(f *flight, answer *datedFetch, batch map[string]*entry, now time.Time) {
 	s.failures, s.pause, s.behind = 0, time.Time{}, time.Time{}
 	s.begin(answer.Revision)
-	for _, e := range batch {
-		e.alone = false
-	}
 	for i := range answer.Items {
 		item := &answer.Items[i]
-		if e := batch[item.Path]; e != nil {
-			s.apply(e, f, item, answer, now)
-			delete(batch, item.Path)
+		e := batch[item.Path]
+		if e == nil {
+			item.wipe()
+			continue
 		}
+		e.alone = false
+		s.apply(e, f, item, answer, now)
+		delete(batch, item.Path)
 	}
 	for _, e := range batch {
 		s.failed(e, f, unavailable(ErrBadAnswer), now.Add(minRefresh)) // the answer lacks it

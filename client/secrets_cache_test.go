@@ -528,6 +528,21 @@ func TestTheNumberOfSecretsIsBoundedAndAHandleOutlivesEviction(t *testing.T) {
 	})
 }
 
+func TestAnOutageWithEverNewSecretsTakesBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.fault = outages["no connection"]
+		s := newSecrets(t, f, client.SecretsOptions{MaxSecrets: 10})
+		for i := range 1000 {
+			s.Handle(fmt.Sprintf("p/%d", i))
+			synctest.Wait()
+			if now := s.Stats(); now.Held > 10 || now.Waiting > 20 {
+				t.Fatalf("%d secrets are held and %d wait, of at most 10", now.Held, now.Waiting)
+			}
+		}
+	})
+}
+
 func TestWhatWasRevokedDoesNotComeBackByWayOfEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
