@@ -27,6 +27,7 @@ type fakeService struct {
 	events   []fakeEvent
 	lag      uint64 // revisions that the answering node does not know yet
 	lagSince time.Time
+	careless bool          // it answers as of what it knows, whatever is asked for
 	delay    time.Duration // between making an answer and giving it
 	fault    func(*http.Request) (*http.Response, error)
 	mute     bool // the watch gives nothing
@@ -186,7 +187,7 @@ func (f *fakeService) fetch(body string) *http.Response {
 	if f.lag > 0 && time.Since(f.lagSince) > maxLag {
 		return problem(503, client.ErrStoreUnavailable, nil)
 	}
-	if in.MinRevision > known {
+	if in.MinRevision > known && !f.careless {
 		return problem(412, client.ErrStaleReplica, nil)
 	}
 	now := time.Now().Add(f.skew)

@@ -544,22 +544,48 @@ func TestAnOutageWithEverNewSecretsTakesBoundedMemory(t *testing.T) {
 }
 
 func TestWhatWasRevokedDoesNotComeBackByWayOfEviction(t *testing.T) {
+	for _, careless := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			f.careless = careless
+			f.set("a", 1)
+			s := newSecrets(t, f, client.SecretsOptions{MaxSecrets: 1})
+			preload(t, s, "a")
+			synctest.Wait()
+			f.put("a", "revoked", "disabled")
+			synctest.Wait()
+			f.set("b", 1)
+			preload(t, s, "b") // takes the room
+			f.do(func() { f.lag, f.lagSince = 2, time.Now() })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if v, err := s.Handle("a").Await(ctx, "r"); err == nil {
+				t.Errorf("a node that lags brought it back: %q", v.Reveal())
+			}
+		})
+	}
+}
+
+func TestAWipeReachesValuesThatWereTakenBeforeARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.set("a", 1)
-		s := newSecrets(t, f, client.SecretsOptions{MaxSecrets: 1})
+		s := newSecrets(t, f, client.SecretsOptions{})
+		h := s.Handle("a")
 		preload(t, s, "a")
 		synctest.Wait()
-		f.put("a", "revoked", "disabled")
+		taken, _ := h.Get("r")
+		f.put("a", "changed", "ok", fakeVersion{1, 50, valueOf("a", 1)}, fakeVersion{2, 50, valueOf("a", 2)})
 		synctest.Wait()
-		f.set("b", 1)
-		preload(t, s, "b") // takes the room
-		f.do(func() { f.lag, f.lagSince = 2, time.Now() })
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if v, err := s.Handle("a").Await(ctx, "r"); err == nil {
-			t.Errorf("a node that lags brought it back: %q", v.Reveal())
+		if taken.IsZero() {
+			t.Error("a change of weights wiped the value")
 		}
+		f.put("a", "revoked", "ok", fakeVersion{2, 100, valueOf("a", 2)})
+		synctest.Wait()
+		if !taken.IsZero() {
+			t.Error("the revoked version is left with who took it")
+		}
+		expect(t, h, 2, nil)
 	})
 }
 
