@@ -31,7 +31,7 @@ import (
 // Oldest is the number of the last step that a program must know to work with
 // the schema after the last step here: that of the release before, or of an
 // earlier one.
-const Oldest = 12
+const Oldest = 14
 
 //go:embed postgres/*.sql sqlite/*.sql
 var files embed.FS
