@@ -87,6 +87,9 @@ func (d *sharedDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliver
 func (d *sharedDriver) DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error) {
 	return 0, nil
 }
+func (d *sharedDriver) DeleteSecretChanges(context.Context, DeleteSecretChangesParams) (int, error) {
+	return 0, nil
+}
 func (d *sharedDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
 	return 0, nil
 }

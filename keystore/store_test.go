@@ -71,6 +71,10 @@ func (*purgeDriver) DeleteExpiredRecords(context.Context, DeleteExpiredRecordsPa
 	return 0, nil
 }
 
+func (*purgeDriver) DeleteSecretChanges(context.Context, DeleteSecretChangesParams) (int, error) {
+	return 0, nil
+}
+
 func (d *purgeDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,6 +157,10 @@ func (stuckDriver) DeleteEndedDeliveries(ctx context.Context, _ DeleteEndedDeliv
 }
 
 func (stuckDriver) DeleteExpiredRecords(ctx context.Context, _ DeleteExpiredRecordsParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (stuckDriver) DeleteSecretChanges(ctx context.Context, _ DeleteSecretChangesParams) (int, error) {
 	return 0, ctx.Err()
 }
 
