@@ -114,7 +114,7 @@ func secretValueRoutes() []Route {
 			Query:   []Parameter{{Name: "from_revision", Doc: "The revision after which to begin; the header Last-Event-ID says the same. Absent: now"}},
 			Summary: "Watch for changes of secrets",
 			Description: "Server-sent events, of the secrets that the caller may read: changed and revoked name a path, resync says that changes may have been missed, " +
-				"heartbeat comes every 15 seconds with the current revision. The id of an event is its revision. " +
+				"heartbeat comes every 15 seconds, or as the policy says, with the current revision. The id of an event is its revision. " +
 				"The stream ends when the credential changes in any way: begin again with the last id."}, watchSecrets),
 	}
 }

@@ -72,8 +72,8 @@ type CreateSecretRequest struct {
 	Provider     string            `json:"provider" api:"required" doc:"Lower-case letters, digits and -_." maxlen:"MaxProvider" example:"openai"`
 	Value        SecretText        `json:"value" api:"required" doc:"UTF-8; it is never returned here" maxlen:"MaxSecretValue" example:"sk-…"`
 	Metadata     map[string]string `json:"metadata" doc:"What is not secret, such as base_url, organization or region"`
-	FreshSeconds *int              `json:"fresh_seconds" doc:"For how long a client may use what it fetched without asking again. Absent: 300" min:"1" max:"MaxLease"`
-	LeaseSeconds *int              `json:"lease_seconds" doc:"For how long it may use it when it cannot ask. Absent: 3600" min:"1" max:"MaxLease"`
+	FreshSeconds *int              `json:"fresh_seconds" doc:"For how long a client may use what it fetched without asking again. Absent: as the policy says, 300 at first" min:"1" max:"MaxLease"`
+	LeaseSeconds *int              `json:"lease_seconds" doc:"For how long it may use it when it cannot ask. Absent: as the policy says, 3600 at first" min:"1" max:"MaxLease"`
 	NotAfter     *time.Time        `json:"not_after" doc:"The value is not handed out from then on. Absent: it does not expire"`
 }
 

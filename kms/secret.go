@@ -137,6 +137,25 @@ const (
 	MaxObserve      = 90 * 24 * time.Hour
 )
 
+// SecretTimes are the times of secrets by the policy in force.
+type SecretTimes struct {
+	// Fresh and Lease are those of secrets that are made without.
+	Fresh, Lease time.Duration
+	// Heartbeat is how long a watch is silent at most.
+	Heartbeat time.Duration
+}
+
+// secretTimes are the policy's, within the bounds.
+func (s *Service) secretTimes() SecretTimes {
+	t := SecretTimes{Fresh: DefaultFresh, Lease: DefaultLease, Heartbeat: DefaultHeartbeat}
+	if s.policyTimes != nil {
+		t = s.policyTimes()
+	}
+	t.Lease = min(max(t.Lease, MinFresh), MaxLease)
+	t.Fresh = min(max(t.Fresh, MinFresh), t.Lease)
+	return t
+}
+
 // ValidSecretPath tells whether s can be the path of a secret: 1 to
 // MaxSecretPath visible ASCII characters in segments that are separated by "/",
 // none of which is empty, "." or "..". What a scope's glob or an address could

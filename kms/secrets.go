@@ -16,8 +16,8 @@ type CreateSecretInput struct {
 	Provider string
 	Value    []byte
 	Metadata map[string]string
-	Fresh    time.Duration // 0: DefaultFresh
-	Lease    time.Duration // 0: DefaultLease
+	Fresh    time.Duration // 0: as the policy says
+	Lease    time.Duration // 0: as the policy says
 	NotAfter time.Time     // of the first version; zero: it does not expire
 }
 
@@ -25,11 +25,12 @@ type CreateSecretInput struct {
 func (s *Service) CreateSecret(ctx context.Context, t *Ticket, in CreateSecretInput) (*ProviderSecret, error) {
 	secret := &ProviderSecret{ID: newID(), Path: in.Path, Provider: in.Provider, Metadata: maps.Clone(in.Metadata), State: SecretInUse,
 		Fresh: in.Fresh, Lease: in.Lease, Highest: 1}
-	if secret.Fresh == 0 {
-		secret.Fresh = DefaultFresh
-	}
+	times := s.secretTimes()
 	if secret.Lease == 0 {
-		secret.Lease = DefaultLease
+		secret.Lease = max(times.Lease, secret.Fresh)
+	}
+	if secret.Fresh == 0 {
+		secret.Fresh = min(times.Fresh, secret.Lease)
 	}
 	first := &SecretVersion{Number: 1, State: SecretActive, Weight: 100, NotAfter: in.NotAfter}
 	secret.Versions = []*SecretVersion{first}

@@ -44,8 +44,9 @@ const (
 	// watchCheck is how often it is looked whether credentials are still good: a
 	// part of the second within which a revoked one's streams end.
 	watchCheck = 250 * time.Millisecond
-	// HeartbeatInterval is how long a watch is silent at most.
-	HeartbeatInterval = 15 * time.Second
+	// DefaultHeartbeat is how long a watch is silent at most, unless the policy
+	// says otherwise.
+	DefaultHeartbeat = 15 * time.Second
 	// feedTimeout bounds a look at the changes.
 	feedTimeout = 5 * time.Second
 	// feedRetry is when a look that failed is repeated.
@@ -168,8 +169,8 @@ func (h *watchHub) open(ctx context.Context, by *Principal, revision, from uint6
 var errWatchesEnd = &Error{Kind: KindReducedCapacity, Detail: "the service is stopping", RetryAfter: time.Second}
 
 func errTooManyWatches(limit int64) error {
-	return &Error{Kind: KindQuotaExceeded, Detail: "there are too many watches already", RetryAfter: HeartbeatInterval,
-		Reasons: []Reason{{Code: ReasonWatches, Limit: limit, Need: 1, Have: limit, RetryIn: HeartbeatInterval}}}
+	return &Error{Kind: KindQuotaExceeded, Detail: "there are too many watches already", RetryAfter: DefaultHeartbeat,
+		Reasons: []Reason{{Code: ReasonWatches, Limit: limit, Need: 1, Have: limit, RetryIn: DefaultHeartbeat}}}
 }
 
 // newFeedLocked makes a tenant's feed and starts what feeds it. It begins a
@@ -286,10 +287,10 @@ func (f *watchFeed) take(list []SecretChange, gap bool, known uint64) {
 }
 
 // Next returns what there is to tell next, a heartbeat when it is nothing for
-// HeartbeatInterval. ok is false when the watch has ended: with ctx, because its
+// as long as the policy allows. ok is false when the watch has ended: with ctx, because its
 // credential is not what it was, or because the service stops.
 func (w *SecretWatch) Next(ctx context.Context) (e SecretEvent, ok bool) {
-	timer := time.NewTimer(HeartbeatInterval)
+	timer := time.NewTimer(w.hub.service.secretTimes().Heartbeat)
 	defer timer.Stop()
 	for {
 		select {

@@ -110,7 +110,7 @@ func TestASilentWatchHasAHeartbeat(t *testing.T) {
 		b.change("hidden/a", 3)
 		began := time.Now()
 		wantNext(t, w, SecretEvent{Kind: SecretHeartbeat, Revision: 3})
-		if silent := time.Since(began); silent != HeartbeatInterval {
+		if silent := time.Since(began); silent != DefaultHeartbeat {
 			t.Errorf("after %v", silent)
 		}
 		b.change("llm/a", 1)

@@ -54,10 +54,11 @@ type Service struct {
 
 	readEntry EntryReader
 
-	secrets  ProviderSecrets
-	dataKeys *dataKeyCache
-	watches  *watchHub
-	events   Events
+	secrets     ProviderSecrets
+	policyTimes func() SecretTimes
+	dataKeys    *dataKeyCache
+	watches     *watchHub
+	events      Events
 
 	nonces    *nonceMeter
 	rotations chan DueKey
@@ -113,6 +114,7 @@ type Config struct {
 	SuccessLine func() int64
 	ReadEntry   EntryReader // reads the payloads of the trail
 	Secrets     ProviderSecrets
+	SecretTimes func() SecretTimes // nil: the defaults
 	Events      Events
 
 	Quota     Quota
@@ -141,7 +143,7 @@ func NewService(c Config) *Service {
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
-		secrets: c.Secrets, dataKeys: newDataKeyCache(), events: c.Events,
+		secrets: c.Secrets, policyTimes: c.SecretTimes, dataKeys: newDataKeyCache(), events: c.Events,
 	}
 	s.watches = newWatchHub(s)
 	return s

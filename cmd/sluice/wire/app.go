@@ -172,7 +172,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
-		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, Events: a.Events,
+		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, Events: a.Events,
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -242,6 +242,15 @@ func (a *App) startShipper() error {
 // successLine is the promised share of requests that succeed, by the policy in
 // force.
 func (a *App) successLine() int64 { return a.Policies.Current().Policy().Alerts.SuccessPermyriad }
+
+// secretTimes are the times of provider secrets, by the policy in force.
+func (a *App) secretTimes() kms.SecretTimes {
+	rules := a.Policies.Current().Policy().Secrets
+	return kms.SecretTimes{
+		Fresh: time.Duration(rules.ClientFreshSeconds) * time.Second, Lease: time.Duration(rules.ClientExpirySeconds) * time.Second,
+		Heartbeat: time.Duration(rules.HeartbeatSeconds) * time.Second,
+	}
+}
 
 // API returns the handler of the REST API.
 func (a *App) API(version string) (*api.Server, error) {

@@ -399,3 +399,25 @@ func TestSecretsOfADeletedTenantAreErased(t *testing.T) {
 		return kms.KindOf(err) == kms.KindNotFound && err != nil
 	})
 }
+
+// Secrets that are made without times of their own have the policy's.
+func TestSecretsHaveThePolicysTimes(t *testing.T) {
+	wiretest.Require(t)
+	s := wiretest.Start(t, t.TempDir())
+	document := policy(t, func(p *quota.Policy) { p.Secrets.ClientFreshSeconds, p.Secrets.ClientExpirySeconds = 7, 90 })
+	if err := s.App.Policies.Apply(s.App.Policies.Current().Version+1, document); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string][2]float64{
+		`{"path":"timed/a","provider":"openai","value":"sk-a"}`:                                       {7, 90},
+		`{"path":"timed/b","provider":"openai","value":"sk-b","fresh_seconds":3}`:                     {3, 90},
+		`{"path":"timed/c","provider":"openai","value":"sk-c","lease_seconds":5}`:                     {5, 5},
+		`{"path":"timed/d","provider":"openai","value":"sk-d","fresh_seconds":100}`:                   {100, 100},
+		`{"path":"timed/e","provider":"openai","value":"sk-e","fresh_seconds":1,"lease_seconds":600}`: {1, 600},
+	} {
+		made := change(t, s, s.Demo, "/v1/secrets", body)
+		if got := [2]float64{made["fresh_seconds"].(float64), made["lease_seconds"].(float64)}; got != want {
+			t.Errorf("%s: %v", body, made)
+		}
+	}
+}
