@@ -27,6 +27,7 @@ const (
 
 	EventHotKey          EventType = "key.hot"
 	EventDecryptFailures EventType = "key.decrypt_failures"
+	EventDenials         EventType = "credential.denials"
 	EventRetries         EventType = "tenant.retries"
 	EventGateTrips       EventType = "pool.gate_trips"
 	EventPoolIdle        EventType = "pool.idle"
@@ -36,6 +37,7 @@ const (
 	EventJournalLag      EventType = "journal.lag"
 
 	EventSecretRolledBack EventType = "secret.rolled_back"
+	EventSecretDamaged    EventType = "secret.damaged"
 
 	EventWebhookDisabled EventType = "webhook.disabled"
 	EventsDropped        EventType = "events.dropped"
@@ -81,6 +83,8 @@ var eventTypes = []EventInfo{
 		Doc: "most calls with a key were refused, so its hot-spot breaker holds all of them back for moments"},
 	{Type: EventDecryptFailures, Severity: SeverityWarning, Fields: []string{"state", "api_node", "key", "failures"},
 		Doc: "more than 20 calls a minute with a key could not decrypt what they were given"},
+	{Type: EventDenials, Severity: SeverityWarning, Fields: []string{"state", "api_node", "credential", "denials"},
+		Doc: "a credential asked more than 20 times in a minute for what it may not do or have"},
 	{Type: EventRetries, Severity: SeverityWarning, Fields: []string{"state", "api_node", "calls", "early"},
 		Doc: "more than a tenth of a tenant's calls of a minute came before the Retry-After that it was given was over"},
 	{Type: EventGateTrips, Severity: SeverityWarning, Operators: true, Fields: []string{"state", "api_node", "domain", "trips"},
@@ -97,6 +101,8 @@ var eventTypes = []EventInfo{
 		Doc: "entries have waited for the journal's disk for more than 10 seconds"},
 	{Type: EventSecretRolledBack, Severity: SeverityError, Fields: []string{"secret", "path", "version", "back_to", "credential_errors", "calls"},
 		Doc: "a provider refused the new version of a secret more often than the one before, which has all calls again"},
+	{Type: EventSecretDamaged, Severity: SeverityError, Fields: []string{"secret", "path", "version"},
+		Doc: "the stored value of a secret is not authentic and is handed out to nobody: somebody changed the database; told once a day"},
 	{Type: EventWebhookDisabled, Severity: SeverityWarning, Fields: []string{"webhook", "failing_since"},
 		Doc: "a webhook has failed for so long that nothing more is sent to it"},
 	{Type: EventsDropped, Severity: SeverityWarning, Fields: []string{"count"},

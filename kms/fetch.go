@@ -3,6 +3,7 @@ package kms
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"time"
 	"uuid"
 )
@@ -129,8 +130,11 @@ func (s *Service) resolve(ctx context.Context, t *Ticket, items []FetchItem) ([]
 		f := &list[i]
 		f.Path, f.Status = items[i].Path, FetchNotFound
 		allowed := t.By.AllowedSecret(OpFetchSecrets, f.Path)
-		if !allowed && !mayList {
-			continue
+		if !allowed {
+			t.Denied++
+			if !mayList {
+				continue
+			}
 		}
 		secret, err := s.secrets.SecretByPath(ctx, t.By.Tenant.ID, f.Path)
 		switch {
@@ -222,6 +226,7 @@ func (s *Service) open(ctx context.Context, t *Ticket, f *Fetched) error {
 			if KindOf(err) == KindInternal {
 				s.log.LogAttrs(ctx, slog.LevelError, "a secret cannot be opened", slog.String("alarm", "secret_value"),
 					slog.String("secret", f.Secret.ID.String()), slog.Uint64("version", uint64(v.Number)), slog.Any("error", err))
+				s.tellDamaged(f.Secret, v)
 			}
 			f.wipe()
 			f.Status, f.RetryAfter = FetchUnavailable, fetchRetry
@@ -231,6 +236,14 @@ func (s *Service) open(ctx context.Context, t *Ticket, f *Fetched) error {
 		f.Values = append(f.Values, FetchedValue{v.Number, v.Weight, value})
 	}
 	return nil
+}
+
+// tellDamaged tells the tenant of a value that does not open, once a day.
+func (s *Service) tellDamaged(secret *ProviderSecret, v *SecretVersion) {
+	number := strconv.FormatUint(uint64(v.Number), 10)
+	s.events.Publish(Event{Type: EventSecretDamaged, Tenant: secret.Tenant,
+		Once:   "secret-damaged/" + secret.ID.String() + "/" + number + "/" + s.clock().UTC().Format(time.DateOnly),
+		Fields: []EventField{{"secret", secret.ID.String()}, {"path", secret.Path}, {"version", number}}})
 }
 
 func (f *Fetched) wipe() {

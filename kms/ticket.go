@@ -63,6 +63,8 @@ type Ticket struct {
 	Steps *Steps
 	// Items are what a request on several objects did with each.
 	Items []EntryItem
+	// Denied is how many of the objects its credential may not have.
+	Denied int
 
 	priced      int // see AdmitRequest.Items
 	reservation Reservation

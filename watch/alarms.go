@@ -27,6 +27,7 @@ const (
 	retryCalls = 100 // that tell something of it, a minute
 
 	decryptLine = 20 // a minute
+	deniedLine  = 20 // a minute
 	lagLine     = 10 * time.Second
 
 	// calm is for how long a condition must be gone before it is over, so that
@@ -63,7 +64,7 @@ type Sources struct {
 	// Retrying lists the tenants with enough calls and more than a share, in
 	// thousandths, of early ones, and sums those of all tenants.
 	Retrying func(calls, share int) (list []Retrying, all Retrying)
-	Failing  *Keys
+	Failing  *Failing
 	// Capacity is what was last seen of the pool; nil: nothing yet.
 	Capacity func() *kms.Capacity
 	// Lag is for how long the journal has not made an entry durable that waits.
@@ -124,9 +125,13 @@ func (a *Alarms) Look(now time.Time) {
 		holds = append(holds, condition{occurrence: occurrence{kms.EventRetries, r.Tenant, ""},
 			fields: []kms.EventField{number("calls", int64(r.Calls)), number("early", int64(r.Early))}})
 	}
-	for _, k := range a.from.Failing.Failing(now, decryptLine) {
-		holds = append(holds, condition{occurrence: occurrence{kms.EventDecryptFailures, k.Tenant, k.Key.String()},
-			fields: []kms.EventField{field("key", k.Key.String()), number("failures", int64(k.Failures))}})
+	for _, f := range a.from.Failing.Keys.More(now, decryptLine) {
+		holds = append(holds, condition{occurrence: occurrence{kms.EventDecryptFailures, f.Tenant, f.Object.String()},
+			fields: []kms.EventField{field("key", f.Object.String()), number("failures", int64(f.Times))}})
+	}
+	for _, f := range a.from.Failing.Credentials.More(now, deniedLine) {
+		holds = append(holds, condition{occurrence: occurrence{kms.EventDenials, f.Tenant, f.Object.String()},
+			fields: []kms.EventField{field("credential", f.Object.String()), number("denials", int64(f.Times))}})
 	}
 	if c := a.from.Capacity(); c != nil && c.Oversold() {
 		holds = append(holds, condition{occurrence: occurrence{event: kms.EventOversold},
@@ -265,7 +270,7 @@ func (a *Alarms) Open() map[kms.EventType]int {
 
 // AlarmTypes are the types of the events that Alarms publishes.
 var AlarmTypes = []kms.EventType{kms.EventHotKey, kms.EventGateTrips, kms.EventPoolIdle, kms.EventPoolBusy, kms.EventPoolSaturated,
-	kms.EventRetries, kms.EventOversold, kms.EventJournalLag, kms.EventDecryptFailures}
+	kms.EventRetries, kms.EventOversold, kms.EventJournalLag, kms.EventDecryptFailures, kms.EventDenials}
 
 // Watcher looks at Alarms until Close.
 type Watcher struct {

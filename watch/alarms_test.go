@@ -42,7 +42,7 @@ func quiet() Sources {
 		Pools:    func() []Pool { return []Pool{{Domain: "hsm", Slots: 8, Utilisation: 0.7}} },
 		HotKeys:  func() []Key { return nil },
 		Retrying: func(int, int) ([]Retrying, Retrying) { return nil, Retrying{} },
-		Failing:  NewKeys(),
+		Failing:  NewFailing(),
 		Capacity: func() *kms.Capacity { return nil },
 		Lag:      func() time.Duration { return 0 },
 	}
@@ -217,6 +217,7 @@ func TestEveryAlarmHasItsRow(t *testing.T) {
 	for end := now.Add(time.Hour); now.Before(end); now = now.Add(lookInterval) {
 		for range 10 {
 			from.Failing.Note(failed(3, now))
+			from.Failing.Credentials.Note(tenantID(1), tenantID(4), 1, now)
 		}
 		a.Look(now)
 	}

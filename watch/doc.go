@@ -1,8 +1,9 @@
 // Package watch is what the service notices of itself while it runs: which
 // tenants use the HSMs most, how unlike their waiting is, which keys fail to
-// decrypt, and which of that people should hear of.
+// decrypt, which credentials are denied what they ask for, and which of that
+// people should hear of.
 //
-// Everything here is bounded, whatever clients send. Tenants and keys are kept
+// Everything here is bounded, whatever clients send. Tenants, keys and credentials are kept
 // in sketches of fixed size after Metwally, Agrawal and El Abbadi, "Efficient
 // Computation of Frequent and Top-k Elements in Data Streams" (2005,
 // space-saving): one that is not watched yet takes the place of the one that

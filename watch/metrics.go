@@ -17,7 +17,7 @@ type collector struct {
 
 	slots, requests, refusedRatio, p99                  *prometheus.Desc
 	watched, refused, spread, retrying, retryRatio, hot *prometheus.Desc
-	failing, lag, open                                  *prometheus.Desc
+	failing, denied, lag, open                          *prometheus.Desc
 }
 
 // NewCollector makes a collector of what tenants and alarms tell. top is how
@@ -39,6 +39,7 @@ func NewCollector(tenants *Tenants, alarms *Alarms, top int, clock func() time.T
 		retryRatio: desc("retry_ratio", "Part of the requests of all tenants that came before their Retry-After was over, 0 to 1."),
 		hot:        desc("keys_hot", "Keys whose hot-spot breaker is open."),
 		failing:    desc("keys_failing", "Keys with more than 20 failures to decrypt in the last minute."),
+		denied:     desc("credentials_denied", "Credentials that were denied something more than 20 times in the last minute."),
 		lag:        desc("audit_lag_seconds", "For how long entries have waited for the journal's disk; 0 while none wait."),
 		open:       desc("alarms", "Alarms that were told and are not over, by type of event.", "event"),
 	}
@@ -47,7 +48,7 @@ func NewCollector(tenants *Tenants, alarms *Alarms, top int, clock func() time.T
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.slots, c.requests, c.refusedRatio, c.p99, c.watched, c.refused, c.spread,
-		c.retrying, c.retryRatio, c.hot, c.failing, c.lag, c.open} {
+		c.retrying, c.retryRatio, c.hot, c.failing, c.denied, c.lag, c.open} {
 		ch <- d
 	}
 }
@@ -75,7 +76,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.retrying, float64(len(retrying)))
 	gauge(c.retryRatio, ratio(all.Early, all.Calls))
 	gauge(c.hot, float64(len(c.alarms.from.HotKeys())))
-	gauge(c.failing, float64(len(c.alarms.from.Failing.Failing(now, decryptLine))))
+	gauge(c.failing, float64(len(c.alarms.from.Failing.Keys.More(now, decryptLine))))
+	gauge(c.denied, float64(len(c.alarms.from.Failing.Credentials.More(now, deniedLine))))
 	gauge(c.lag, c.alarms.from.Lag().Seconds())
 	for event, n := range c.alarms.Open() {
 		gauge(c.open, float64(n), string(event))

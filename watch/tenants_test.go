@@ -160,7 +160,7 @@ func TestSeriesOfTenantsThatLeftDisappear(t *testing.T) {
 }
 
 func TestNotingARequestAllocatesNothing(t *testing.T) {
-	w, k, n := new(Tenants), NewKeys(), 0
+	w, k, n := new(Tenants), NewFailing(), 0
 	tickets := make([]*kms.Ticket, 5000)
 	for i := range tickets {
 		tickets[i] = ran(i, noon, time.Millisecond, time.Millisecond)

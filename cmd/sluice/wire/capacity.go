@@ -107,7 +107,7 @@ type measuring struct {
 func (m measuring) Request(t *kms.Ticket, err error) {
 	m.Observer.Request(t, err)
 	m.watched.tenants.Note(t, err)
-	m.watched.keys.Note(t, err)
+	m.watched.failing.Note(t, err)
 	if err != nil || t.SlotTime == 0 || t.Node == hsm.EngineID || strings.IndexByte(string(t.Node), '/') >= 0 {
 		return
 	}

@@ -21,7 +21,7 @@ func newMeasuring(t testing.TB, top int) (measuring, *prometheus.Registry) {
 	alarms := watch.NewAlarms(watch.Sources{
 		Pools: func() []watch.Pool { return nil }, HotKeys: func() []watch.Key { return nil },
 		Retrying: func(int, int) ([]watch.Retrying, watch.Retrying) { return nil, watch.Retrying{} },
-		Failing:  seen.keys, Capacity: func() *kms.Capacity { return nil }, Lag: func() time.Duration { return 0 },
+		Failing:  seen.failing, Capacity: func() *kms.Capacity { return nil }, Lag: func() time.Duration { return 0 },
 	}, nil, "api-1")
 	r.MustRegister(watch.NewCollector(seen.tenants, alarms, top, time.Now))
 	return measuring{newObserver(r), quota.NewThroughput(nil), seen}, r

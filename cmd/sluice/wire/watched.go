@@ -20,13 +20,13 @@ const (
 	maxTopTenants     = 100
 )
 
-// watched are the tenants and keys that are watched.
+// watched are the tenants, keys and credentials that are watched.
 type watched struct {
 	tenants *watch.Tenants
-	keys    *watch.Keys
+	failing *watch.Failing
 }
 
-func newWatched() *watched { return &watched{tenants: new(watch.Tenants), keys: watch.NewKeys()} }
+func newWatched() *watched { return &watched{tenants: new(watch.Tenants), failing: watch.NewFailing()} }
 
 // startAlarms begins to look at what people should hear of, and reports it in
 // metrics.
@@ -46,7 +46,7 @@ func (a *App) startAlarms(seen *watched, snapshot func() scheduler.Snapshot) {
 			}
 			return list, watch.Retrying(sum)
 		},
-		Failing: seen.keys, Capacity: a.Service.CapacitySeen, Lag: a.Journal.Lag,
+		Failing: seen.failing, Capacity: a.Service.CapacitySeen, Lag: a.Journal.Lag,
 	}, a.Events, a.config.Node)
 	a.Metrics.MustRegister(watch.NewCollector(seen.tenants, alarms, a.config.Metrics.TopTenants, time.Now))
 	a.closes = append(a.closes, alarms.Start(time.Now).Close)
