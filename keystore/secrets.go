@@ -214,7 +214,7 @@ const pathsEnd = "\x7f"
 func (s *Store) CreateSecret(ctx context.Context, secret *kms.ProviderSecret) error {
 	secret.Created = storedTime(secret.Created)
 	p := InsertProviderSecretParams{}
-	return s.changeSecrets(ctx, secret, kms.SecretChanged, &p.SecretChangeParams, func(c *rowCoder, record ProviderSecretRecord) error {
+	return s.changeSecrets(ctx, 0, secret, kms.SecretChanged, &p.SecretChangeParams, func(c *rowCoder, record ProviderSecretRecord) error {
 		var err error
 		p.Secret = record
 		if p.Versions, err = c.providerVersions(secret, secret.Versions); err != nil {
@@ -241,7 +241,7 @@ func (s *Store) UpdateSecret(ctx context.Context, was, next *kms.ProviderSecret,
 			p.Destroyed = append(p.Destroyed, v.Number)
 		}
 	}
-	return s.changeSecrets(ctx, next, kind, &p.SecretChangeParams, func(c *rowCoder, record ProviderSecretRecord) error {
+	return s.changeSecrets(ctx, was.Revision, next, kind, &p.SecretChangeParams, func(c *rowCoder, record ProviderSecretRecord) error {
 		var err error
 		p.Secret = record
 		if p.Added, err = c.providerVersions(next, added); err != nil {
@@ -266,7 +266,9 @@ const maxOvertaken = 32
 
 // changeSecrets gives a secret's next state the tenant's next revision and
 // stores it; write is called again when another change of the tenant came first.
-func (s *Store) changeSecrets(ctx context.Context, next *kms.ProviderSecret, kind kms.SecretChangeKind, p *SecretChangeParams,
+// was is the secret's revision: the next one is above it even if the tenant's
+// row is gone, or gateways would take the change for an older state.
+func (s *Store) changeSecrets(ctx context.Context, was uint64, next *kms.ProviderSecret, kind kms.SecretChangeKind, p *SecretChangeParams,
 	write func(*rowCoder, ProviderSecretRecord) error) error {
 	roundTimes(next)
 	if err := argument(func(fail failFunc) { checkProviderSecret(next, true, fail) }); err != nil {
@@ -281,7 +283,7 @@ func (s *Store) changeSecrets(ctx context.Context, next *kms.ProviderSecret, kin
 		if revision, err = s.readSecretRevision(ctx, next.Tenant); err != nil {
 			return err
 		}
-		next.Revision = revision + 1
+		next.Revision = max(revision, was) + 1
 		var record ProviderSecretRecord
 		if record, err = c.secretChange(next, kind, timestamp(s.now()), p); err != nil {
 			return err

@@ -107,6 +107,16 @@ func testSecrets(t *testing.T, open func(*testing.T) keystore.Driver) {
 			t.Errorf("changes %+v, gap %v, %v", changes, gap, err)
 		}
 	})
+	t.Run("AChangeIsLaterThanTheOneBeforeWhenTheTenantsRowIsGone", func(t *testing.T) {
+		other := e.tenant(t, "gone-revisions")
+		a := e.secret(t, other.ID, "a")
+		e.secret(t, other.ID, "b")
+		a = e.change(t, a, kms.SecretChanged, func(s *kms.ProviderSecret) { s.Provider = "other" })
+		e.driver.(Damager).Delete(t, "secret_revisions", "tenant", other.ID[:])
+		if after := newEnv(t, e.driver).change(t, a, kms.SecretRevoked, func(s *kms.ProviderSecret) { s.Provider = "again" }); after.Revision <= a.Revision {
+			t.Errorf("revision %d after %d", after.Revision, a.Revision)
+		}
+	})
 	t.Run("OnlyThePresentStateIsChanged", func(t *testing.T) {
 		s := e.secret(t, tenant.ID, "stale")
 		next := s.Clone()

@@ -105,6 +105,9 @@ var undecided = map[string]bool{
 	"projects.tenant": true, "projects.name": true, "projects.created": true, "projects.mac": true, "projects.mac_version": true,
 	// The order of a credential's secrets, of which there is one.
 	"credential_secrets.position": true,
+	// Like the row of no tenant: its own has none yet, and revisions go on from
+	// those of its secrets.
+	"secret_revisions.tenant": true,
 	// As NULL: nobody yet.
 	"approvals.approved_by = '00000000-0000-0000-0000-000000000000'": true,
 }
@@ -166,7 +169,7 @@ func (v *village) tenant(t *testing.T, name string) (id, credential string) {
 	t.Helper()
 	id = v.make(t, v.Operator, "/v1/tenants", object{"name": name, "tier": "platinum", "force": true}).ID
 	return id, v.make(t, v.Operator, "/v1/tenants/"+name+"/credentials",
-		object{"name": "app", "scopes": []string{"key:*", "key:manage", "tenant:admin"}}).Credential
+		object{"name": "app", "scopes": []string{"key:*", "key:manage", "secret:*", "tenant:admin"}}).Credential
 }
 
 // asks is a use by one request.
@@ -261,12 +264,51 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 		}
 		// It decides nothing, so one that can be read is believed.
 		return &bystander{where: "request = " + id(r.RequestID.String()), use: asks(v.crowd, http.MethodGet, "/v1/requests/"+r.RequestID.String()+"/why", nil), spare: true}
+	case "secrets", "secret_versions":
+		secret := v.secret(t, v.crowd, name)
+		column := map[string]string{"secrets": "id", "secret_versions": "secret_id"}[table]
+		return &bystander{where: column + " = " + id(secret), use: fetches(v.crowd, name)}
+	case "secret_revisions", "secret_changes":
+		// A change that was lost or forged has watches fetch once more or less;
+		// what a fetch gives is decided elsewhere.
+		tenant, credential := v.tenant(t, name)
+		v.secret(t, credential, name)
+		return &bystander{where: "tenant = " + id(tenant), use: fetches(credential, name), spare: table == "secret_changes"}
+	case "secret_outcomes":
+		// Counts of a rollout: what is damaged holds it up, and the secret serves.
+		tenant, credential := v.tenant(t, name)
+		secret := v.secret(t, credential, name)
+		v.make(t, credential, "/v1/secrets/"+secret+"/versions", object{"value": "sk-2"})
+		v.make(t, credential, "/v1/secrets/"+secret+"/activate", object{"version": 2, "steps": []int{10, 100}, "step_interval": 3600})
+		v.make(t, credential, "/v1/secret-values/report", object{"items": []object{{"secret_id": secret, "version": 2, "ok": 1}}})
+		return &bystander{where: "tenant = " + id(tenant), use: fetches(credential, name), spare: true}
 	case "idempotency":
 		return &bystander{where: "claim = " + v.raw.bytes(name),
 			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}
 	}
 	t.Fatalf("the table %s: say how its rows are used", table)
 	return nil
+}
+
+// secret makes a provider secret and returns its id.
+func (v *village) secret(t *testing.T, credential, path string) string {
+	t.Helper()
+	return v.make(t, credential, "/v1/secrets", object{"path": path, "provider": "openai", "value": "sk-1"}).ID
+}
+
+// fetches is the fetch of a secret: 200 if its value comes.
+func fetches(credential, path string) func(*testing.T, *wiretest.Service) int {
+	return func(t *testing.T, s *wiretest.Service) int {
+		t.Helper()
+		status, _, answer := raw(t, s, credential, http.MethodPost, "/v1/secret-values/fetch", `{"items":[{"path":"`+path+`"}]}`)
+		if status != http.StatusOK {
+			return status
+		}
+		if answer["items"].([]any)[0].(map[string]any)["status"] != "ok" {
+			return http.StatusInternalServerError
+		}
+		return status
+	}
 }
 
 func (v *village) webhook(t *testing.T, tenant uuid.UUID) uuid.UUID {

@@ -39,6 +39,15 @@ func changedObjects(t *testing.T) (*wiretest.Service, string) {
 	}
 	do(s.Demo, "PUT", "/v1/aliases/moved", object{"key": "signed"})
 	do(s.Operator, "POST", "/v1/tenants/reconciled/credentials/"+c.ID+"/revoke", object{})
+	secret := do(s.Demo, "POST", "/v1/secrets", object{"path": "reconciled", "provider": "openai", "value": "sk-1"})
+	for _, step := range []struct {
+		path string
+		body object
+	}{
+		{"/versions", object{"value": "sk-2"}}, {"/activate", object{"version": 2}}, {"/rollback", object{}}, {"/versions/2/disable", object{}},
+	} {
+		do(s.Demo, "POST", "/v1/secrets/"+secret.ID+step.path, step.body)
+	}
 	return s, s.Config.Journal.Dir
 }
 
@@ -129,6 +138,11 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 	onKey := kms.Entry{Tenant: demo.ID, Key: key.ID, Revision: key.Revision}
 	onTenant := kms.Entry{Tenant: s.App.System.ID, Target: tenant.ID, Resource: tenant.ID.String(), Revision: tenant.Revision}
 	onCredential := kms.Entry{Tenant: s.App.System.ID, Target: tenant.ID, Resource: credential.ID.String(), Revision: credential.Revision}
+	secret, err := s.App.Store.SecretByPath(ctx, demo.ID, "reconciled")
+	if err != nil {
+		t.Fatal(err)
+	}
+	onSecret := kms.Entry{Tenant: demo.ID, Resource: secret.ID.String(), Revision: secret.Revision}
 	absent := uuid.NewV7()
 	tested := map[kms.Op]bool{}
 	for op, c := range map[kms.Op]struct {
@@ -169,6 +183,13 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpGiveRoots:    {outcome: kms.OutcomeFoundUnknown},
 		kms.OpRestore:      {intent: kms.Entry{Tenant: s.App.System.ID}, outcome: kms.OutcomeFoundUnknown},
 		kms.OpKeeperErase:  {intent: onTenant}, kms.OpKeeperShred: {intent: onTenant},
+		kms.OpCreateSecret: {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String()}},
+		kms.OpUpdateSecret: {intent: onSecret}, kms.OpDeleteSecret: {intent: onSecret}, kms.OpAddSecretVersion: {intent: onSecret},
+		kms.OpActivateSecret: {intent: onSecret}, kms.OpRollbackSecret: {intent: onSecret}, kms.OpDisableSecret: {intent: onSecret},
+		kms.OpDestroySecret: {intent: onSecret}, kms.OpRestoreSecret: {intent: onSecret},
+		kms.OpKeeperAdvanceSecret: {intent: onSecret}, kms.OpKeeperRollbackSecret: {intent: onSecret}, kms.OpKeeperDestroySecret: {intent: onSecret},
+		// Some of the credentials may have been changed.
+		kms.OpSetSecretGrants: {intent: onSecret, outcome: kms.OutcomeFoundUnknown},
 	} {
 		c.intent.Op, c.intent.Phase, c.intent.Time = op, kms.PhaseIntent, time.Now()
 		want := c.outcome
