@@ -96,7 +96,8 @@ func vaultRoutes() []Route {
 		vaulted[NoBody, VaultMountResponse](Route{Name: "vault-mount", Method: http.MethodGet, Path: "/v1/sys/internal/ui/mounts/{path}",
 			Op: kms.OpReadSelf, Summary: "Tell which mount a path is in"}, vaultRoute{serve: vaultMount}),
 		vaulted[NoBody, VaultHealthResponse](Route{Name: "vault-health", Method: http.MethodGet, Path: "/v1/sys/health",
-			Public: true, Summary: "Tell whether secrets can be read now", Description: "503: they cannot."}, vaultRoute{serve: vaultHealth}),
+			Public: true, Summary: "Tell whether secrets can be read now", Description: "503: they cannot.",
+			Query: []Parameter{{Name: queryActiveCode, Doc: "The status when they can", Default: "200"}, {Name: querySealedCode, Doc: "The status when they cannot", Default: "503"}}}, vaultRoute{serve: vaultHealth}),
 		vaulted[NoBody, VaultSealResponse](Route{Name: "vault-seal-status", Method: http.MethodGet, Path: "/v1/sys/seal-status",
 			Public: true, Summary: "Tell the same, with status 200"}, vaultRoute{serve: vaultSeal}),
 	}

@@ -454,6 +454,14 @@ func TestVaultHealthIsTheServices(t *testing.T) {
 		if health.status != want || health.fields["sealed"] != sealed || seal.status != 200 || seal.fields["sealed"] != sealed {
 			t.Errorf("sealed %v: %d %s, %d %s", sealed, health.status, health.body, seal.status, seal.body)
 		}
+		if a := w.raw("GET", "/v1/sys/health?standbycode=299&sealedcode=299&activecode=299", "", nil, nil); a.status != 299 || a.fields["sealed"] != sealed {
+			t.Errorf("with a status of its own: %d %s", a.status, a.body)
+		}
+		for _, code := range []string{"x", "204x", "100", "600", "-1", ""} {
+			if a := w.raw("GET", "/v1/sys/health?sealedcode="+code+"&activecode="+code, "", nil, nil); a.status != 400 {
+				t.Errorf("code %q: %d", code, a.status)
+			}
+		}
 		if a := w.raw("HEAD", "/v1/sys/health?standbyok=true", "", nil, nil); a.status != want {
 			t.Errorf("HEAD: %d", a.status)
 		}
