@@ -10,14 +10,14 @@ import (
 )
 
 // rollout is the set of two versions when the new one has a weight.
-func rollout(weight uint32) []kms.FetchedValue {
+func rollout(weight uint32) []*kms.SecretVersion {
 	if weight == 0 {
-		return []kms.FetchedValue{{Version: 7, Weight: 100}}
+		return []*kms.SecretVersion{{Number: 7, Weight: 100}}
 	}
 	if weight == 100 {
-		return []kms.FetchedValue{{Version: 8, Weight: 100}}
+		return []*kms.SecretVersion{{Number: 8, Weight: 100}}
 	}
-	return []kms.FetchedValue{{Version: 7, Weight: 100 - weight}, {Version: 8, Weight: weight}}
+	return []*kms.SecretVersion{{Number: 7, Weight: 100 - weight}, {Number: 8, Weight: weight}}
 }
 
 func TestGatewayThatWasGivenTheNewVersionKeepsItWhileItsShareGrows(t *testing.T) {
@@ -26,8 +26,8 @@ func TestGatewayThatWasGivenTheNewVersionKeepsItWhileItsShareGrows(t *testing.T)
 		secret := uuid.UUID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "secret"))
 		moved := false
 		for weight := range uint32(101) {
-			chosen := chooseValue(rollout(weight), credential, secret).Version
-			if again := chooseValue(rollout(weight), credential, secret).Version; again != chosen {
+			chosen := chooseVersion(rollout(weight), credential, secret).Number
+			if again := chooseVersion(rollout(weight), credential, secret).Number; again != chosen {
 				t.Fatalf("at %d %% first %d, then %d", weight, chosen, again)
 			}
 			if moved && chosen != 8 {
@@ -49,7 +49,7 @@ func TestVersionsAreGivenToGatewaysByTheirWeights(t *testing.T) {
 	for _, weight := range []uint32{10, 30, 50, 90} {
 		n := 0
 		for range gateways {
-			if chooseValue(rollout(weight), uuid.NewV4(), secret).Version == 8 {
+			if chooseVersion(rollout(weight), uuid.NewV4(), secret).Number == 8 {
 				n++
 			}
 		}

@@ -29,18 +29,33 @@ func (c *vaultCall) missing() error {
 // errVaultPath refuses a path that no secret can have.
 var errVaultPath = &kms.Error{Kind: kms.KindInvalidArgument, Detail: "the path is none that a secret can have"}
 
-// fetch fetches the secret of the path. The caller wipes its values.
-func (c *vaultCall) fetch() (*kms.Fetched, error) {
-	if !kms.ValidSecretPath(c.path) {
-		return nil, errVaultPath
-	}
-	list, _, err := c.service.FetchSecrets(c.context, &c.ticket, kms.FetchInput{Items: []kms.FetchItem{{Path: c.path}}})
+// fetch fetches the version of the path's secret that the query names, or the one
+// that the caller is to use. Without a value there is no version to use, and the
+// version is one to tell of. The caller wipes the value.
+func (c *vaultCall) fetch() (*vaultRead, error) {
+	wanted, err := c.versionWanted()
 	if err != nil {
 		return nil, err
 	}
-	switch f := &list[0]; f.Status {
-	case kms.FetchOK, kms.FetchDisabled:
-		return f, nil
+	if !kms.ValidSecretPath(c.path) {
+		return nil, errVaultPath
+	}
+	list, _, err := c.service.FetchSecrets(c.context, &c.ticket, kms.FetchInput{Items: []kms.FetchItem{{Path: c.path}},
+		Narrow: func(s *kms.ProviderSecret, usable []*kms.SecretVersion) []*kms.SecretVersion {
+			if wanted == 0 {
+				return []*kms.SecretVersion{chooseVersion(usable, c.ticket.By.Credential, s.ID)}
+			}
+			return slices.DeleteFunc(usable, func(v *kms.SecretVersion) bool { return v.Number != wanted })
+		}})
+	if err != nil {
+		return nil, err
+	}
+	f := &list[0]
+	switch f.Status {
+	case kms.FetchOK:
+		return &vaultRead{f.Secret, f.Secret.Version(f.Values[0].Version), f.Values[0].Value, f.FreshUntil}, nil
+	case kms.FetchDisabled:
+		return c.unused(f.Secret, wanted)
 	case kms.FetchDenied:
 		return nil, kms.ErrPermissionDenied
 	default:
@@ -48,32 +63,45 @@ func (c *vaultCall) fetch() (*kms.Fetched, error) {
 	}
 }
 
-// wipeFetched wipes the values that a fetch opened.
-func wipeFetched(f *kms.Fetched) {
-	for _, v := range f.Values {
-		clear(v.Value)
-	}
+// vaultRead is what was read of a secret.
+type vaultRead struct {
+	secret  *kms.ProviderSecret
+	version *kms.SecretVersion
+	value   []byte // nil: the version is not to be used
+	fresh   time.Time
 }
 
-// chooseValue returns the one of the versions that share the calls which a
+// unused tells of a secret that has no version to use: of the one that is wanted,
+// or of the newest.
+func (c *vaultCall) unused(s *kms.ProviderSecret, wanted uint32) (*vaultRead, error) {
+	v := s.Versions[len(s.Versions)-1]
+	if wanted != 0 {
+		if v = s.Version(wanted); v == nil {
+			return nil, kms.ErrNotFound
+		}
+	}
+	return &vaultRead{secret: s, version: v}, nil
+}
+
+// chooseVersion returns the one of the versions that share the calls which a
 // credential is to use: always the same one while their weights are. The caller
 // of this interface gets one value where others choose for each of their
 // requests, so what is shared out is gateways. Newer versions come first, so that
 // a gateway that was given the new one keeps it while its share grows.
-func chooseValue(values []kms.FetchedValue, credential, secret uuid.UUID) *kms.FetchedValue {
+func chooseVersion(usable []*kms.SecretVersion, credential, secret uuid.UUID) *kms.SecretVersion {
 	var total uint64
-	for _, v := range values {
+	for _, v := range usable {
 		total += uint64(v.Weight)
 	}
 	sum := sha256.Sum256(append(credential[:], secret[:]...))
 	point := binary.BigEndian.Uint64(sum[:]) % max(total, 1)
-	for i := len(values) - 1; i > 0; i-- {
-		if point < uint64(values[i].Weight) {
-			return &values[i]
+	for i := len(usable) - 1; i > 0; i-- {
+		if point < uint64(usable[i].Weight) {
+			return usable[i]
 		}
-		point -= uint64(values[i].Weight)
+		point -= uint64(usable[i].Weight)
 	}
-	return &values[0]
+	return usable[0]
 }
 
 // versionWanted is the version that the query names; 0: none.
@@ -89,51 +117,22 @@ func (c *vaultCall) versionWanted() (uint32, error) {
 	return uint32(n), nil
 }
 
-// value finds the value to answer with; nil when there is none to use, and then
-// the version to tell of.
-func (c *vaultCall) value(f *kms.Fetched, wanted uint32) (*kms.FetchedValue, *kms.SecretVersion, error) {
-	if wanted != 0 {
-		i := slices.IndexFunc(f.Values, func(v kms.FetchedValue) bool { return v.Version == wanted })
-		v := f.Secret.Version(wanted)
-		switch {
-		case v == nil:
-			return nil, nil, kms.ErrNotFound
-		case i < 0:
-			return nil, v, nil
-		}
-		return &f.Values[i], v, nil
-	}
-	if len(f.Values) == 0 {
-		return nil, f.Secret.Versions[len(f.Secret.Versions)-1], nil
-	}
-	chosen := chooseValue(f.Values, c.ticket.By.Credential, f.Secret.ID)
-	return chosen, f.Secret.Version(chosen.Version), nil
-}
-
 func readVault(c *vaultCall) (*buffer, error) {
-	wanted, err := c.versionWanted()
+	r, err := c.fetch()
 	if err != nil {
 		return nil, err
 	}
-	f, err := c.fetch()
-	if err != nil {
-		return nil, err
-	}
-	defer wipeFetched(f)
-	value, version, err := c.value(f, wanted)
-	if err != nil {
-		return nil, err
-	}
-	w := c.begin(value)
+	defer clear(r.value)
+	w := c.begin(r.value)
 	w.name("data")
 	w.raw("{")
-	if w.name("data"); value == nil {
+	if w.name("data"); r.value == nil {
 		c.success = http.StatusNotFound
 		w.raw("null")
 	} else {
-		w.fields(value.Value)
+		w.fields(r.value)
 	}
-	w.vaultMetadata(f.Secret, version, value != nil)
+	w.vaultMetadata(r)
 	w.raw("}")
 	c.end(w, 0)
 	return w.b, nil
@@ -143,32 +142,24 @@ func readVaultFlat(c *vaultCall) (*buffer, error) {
 	if c.query["list"] == "true" {
 		return listVault(c)
 	}
-	f, err := c.fetch()
+	r, err := c.fetch()
 	if err != nil {
 		return nil, err
 	}
-	defer wipeFetched(f)
-	value, _, err := c.value(f, 0)
-	if err != nil {
-		return nil, err
-	}
-	if value == nil {
+	if r.value == nil {
 		return nil, kms.ErrNotFound
 	}
-	w := c.begin(value)
+	defer clear(r.value)
+	w := c.begin(r.value)
 	w.name("data")
-	w.fields(value.Value)
-	c.end(w, int(max(f.FreshUntil.Sub(c.server.clock()), 0)/time.Second))
+	w.fields(r.value)
+	c.end(w, int(max(r.fresh.Sub(c.server.clock()), 0)/time.Second))
 	return w.b, nil
 }
 
 // begin begins an answer that may hold a value, with room for it.
-func (c *vaultCall) begin(value *kms.FetchedValue) *writer {
-	size := smallBuffer
-	if value != nil {
-		size += len(vaultFields) * escapedByte * len(value.Value)
-	}
-	w := &writer{newBuffer(size)}
+func (c *vaultCall) begin(value []byte) *writer {
+	w := &writer{newBuffer(smallBuffer + len(vaultFields)*escapedByte*len(value))}
 	w.raw("{")
 	w.text("request_id", c.ticket.RequestID.String())
 	w.text("lease_id", "")
@@ -196,7 +187,8 @@ func (w *writer) fields(value []byte) {
 	w.raw("}")
 }
 
-func (w *writer) vaultMetadata(s *kms.ProviderSecret, v *kms.SecretVersion, used bool) {
+func (w *writer) vaultMetadata(r *vaultRead) {
+	s, v := r.secret, r.version
 	w.name("metadata")
 	w.raw("{")
 	w.text("created_time", v.Created.UTC().Format(time.RFC3339Nano))
@@ -205,7 +197,7 @@ func (w *writer) vaultMetadata(s *kms.ProviderSecret, v *kms.SecretVersion, used
 	} else {
 		w.object(s.Metadata)
 	}
-	w.text("deletion_time", vaultDeletion(v, used))
+	w.text("deletion_time", vaultDeletion(v, r.value != nil))
 	w.truth("destroyed", v.State == kms.SecretDestroyed)
 	w.number("version", v.Number)
 	w.raw("}")

@@ -124,6 +124,37 @@ func TestVaultReadIsOneFetchWithItsPriceAndEntry(t *testing.T) {
 	}
 }
 
+func TestVaultHandsOutOneVersionOfARolloutAndRecordsIt(t *testing.T) {
+	w := newWorld(t)
+	one := w.newSecret(w.acme, "shared", "sk-1")
+	w.must(201, "POST", one+"/versions", w.acme.token, `{"value":"sk-2"}`)
+	w.must(200, "POST", one+"/activate", w.acme.token, `{"version":2,"steps":[50,100],"step_interval":3600}`)
+	seen := map[uint32]bool{}
+	for range 20 { // all of them alike in one of half a million runs
+		_, token := w.minted(w.acme, "secret:read")
+		w.outcomes()
+		value, version := w.readVault(t, "shared", token)
+		if again, _ := w.readVault(t, "shared", token); value != fmt.Sprint("sk-", version) || again != value {
+			t.Errorf("version %d is %q, then %q", version, value, again)
+		}
+		for _, e := range w.outcomes() {
+			if len(e.Items) != 1 || !slices.Equal(e.Items[0].Versions, []uint32{version}) {
+				t.Errorf("version %d was handed out, recorded is %+v", version, e.Items)
+			}
+		}
+		seen[version] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("all 20 gateways have %v", seen)
+	}
+	for number, want := range map[string]uint32{"1": 1, "2": 2} {
+		r := vaultData[api.VaultReadResponse](t, w.vault("GET", "/v1/secret/data/shared?version="+number, w.acme.token))
+		if r.Data.Metadata.Version != want {
+			t.Errorf("version %s: %+v", number, r.Data.Metadata)
+		}
+	}
+}
+
 func TestVaultNamespaceIsTheTenantOrIsDenied(t *testing.T) {
 	w := newWorld(t)
 	w.newSecret(w.acme, "ns", "v")

@@ -1,6 +1,7 @@
 package kms_test
 
 import (
+	"bytes"
 	"context"
 	"net/netip"
 	"strings"
@@ -91,6 +92,28 @@ func TestLoginTokenDiesWithWhatItWasMadeOf(t *testing.T) {
 				t.Error("it still stands for the credential")
 			}
 		})
+	}
+}
+
+// TestLoginTokenIsKnownToEveryProcess has a second Authenticator with the same
+// pepper, as every API node has.
+func TestLoginTokenIsKnownToEveryProcess(t *testing.T) {
+	g := newGate(t)
+	l, token := g.login(t)
+	other := kms.NewAuthenticator(g.keyring, g.keyring, g.pepper, func() time.Time { return g.now })
+	if _, err := other.AuthenticateLogin(context.Background(), token, here); err != nil {
+		t.Errorf("another process: %v", err)
+	}
+	if err := g.auth.EndLogin(l); err != nil || g.knows(token) {
+		t.Errorf("ended: %v, known %v", err, g.knows(token))
+	}
+	stranger, err := kms.NewPepper(map[uint32][]byte{2: bytes.Repeat([]byte{3}, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other = kms.NewAuthenticator(g.keyring, g.keyring, stranger, func() time.Time { return g.now })
+	if _, err := other.AuthenticateLogin(context.Background(), token, here); err != kms.ErrUnauthenticated {
+		t.Errorf("under another pepper: %v", err)
 	}
 }
 
