@@ -70,7 +70,7 @@ func vaultRoutes() []Route {
 	}
 	return []Route{
 		vaulted[VaultLoginRequest, VaultLoginResponse](Route{Name: "vault-login", Method: http.MethodPost, Path: "/v1/auth/approle/login",
-			Op: kms.OpLogin, Public: true, Summary: "Log in with a credential's id and secret",
+			Op: kms.OpLogin, Public: true, Summary: "Log in with the two parts of a credential",
 			Description: "PUT does the same. The token lasts an hour and dies with its secret."}, vaultRoute{serve: vaultLogin}),
 		vaulted[NoBody, VaultTokenResponse](Route{Name: "vault-lookup-self", Method: http.MethodGet, Path: "/v1/auth/token/lookup-self",
 			Op: kms.OpReadSelf, Summary: "Describe the caller's token"}, vaultRoute{serve: vaultLookup}),

@@ -110,11 +110,12 @@ func TestVaultAnswersWhatKnownClientsSend(t *testing.T) {
 			w.must(201, "POST", "/v1/secrets", w.acme.token, `{"path":"gateway/BARE","provider":"x","value":"sk-bare"}`)
 			off := w.must(201, "POST", "/v1/secrets", w.acme.token, `{"path":"gateway/OFF","provider":"x","value":"sk-off"}`).text("id")
 			w.must(200, "POST", "/v1/secrets/"+off+"/versions/1/disable", w.acme.token, "")
-			id, credential := w.minted(w.acme, "secret:read:gateway/*")
+			_, credential := w.minted(w.acme, "secret:read:gateway/*")
 			_, lister := w.minted(w.acme, "secret:list")
 			login := ""
 			for i, e := range vaultExchanges(t, file) {
-				variables := strings.NewReplacer("${role}", id, "${secret}", strings.Split(credential, "_")[2],
+				parts := strings.Split(credential, "_")
+				variables := strings.NewReplacer("${role}", parts[1], "${secret}", parts[2],
 					"${credential}", credential, "${lister}", lister, "${login}", login)
 				request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(e.onTheLine(variables))))
 				if err != nil {

@@ -33,8 +33,8 @@ type VaultEnvelope struct {
 
 // VaultLoginRequest is the body of vault-login.
 type VaultLoginRequest struct {
-	RoleID   string `json:"role_id" api:"required" doc:"The credential's id, or the first part of its text: what is between slk_ and the next _"`
-	SecretID string `json:"secret_id" api:"required" doc:"The second part of its text: what is after that _"`
+	RoleID   string `json:"role_id" api:"required" doc:"The first part of a credential's text: what is between slk_ and the next _"`
+	SecretID string `json:"secret_id" api:"required" doc:"The second part: what is after that _"`
 }
 
 // VaultAuth is a login.

@@ -80,7 +80,7 @@ func TestHvacReadsAsFromVault(t *testing.T) {
 	s.rotate(openai, "sk-second", 2)
 	s.native("POST", off+"/versions/1/disable", s.admin, map[string]any{})
 	g := s.gateway("secret:*")
-	out, err := exec.CommandContext(t.Context(), python, "-c", hvacScript, s.URL, g.id, g.secret, g.whole).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), python, "-c", hvacScript, s.URL, g.role, g.secret, g.whole).CombinedOutput()
 	if err != nil || string(out) != "all is as with Vault\n" {
 		t.Errorf("%v\n%s", err, out)
 	}

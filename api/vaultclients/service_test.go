@@ -77,14 +77,16 @@ func (s *service) rotate(secret, value string, number int) {
 	s.native("POST", secret+"/activate", s.admin, map[string]any{"version": number})
 }
 
-// gateway is a credential of acme, in the parts by which a client logs in.
-type gateway struct{ id, secret, whole string }
+// gateway is a credential of acme: its id, its text, and the two parts of that by
+// which a client logs in.
+type gateway struct{ id, whole, role, secret string }
 
 func (s *service) gateway(scopes ...string) gateway {
 	s.t.Helper()
 	made := s.native("POST", "/v1/credentials", s.admin, map[string]any{"name": "gateway", "scopes": scopes})
 	whole := made["credential"].(string)
-	return gateway{made["id"].(string), strings.Split(whole, "_")[2], whole}
+	parts := strings.Split(whole, "_")
+	return gateway{made["id"].(string), whole, parts[1], parts[2]}
 }
 
 func (s *service) revoke(g gateway) {

@@ -33,7 +33,7 @@ func (s *service) client(token string) *vault.Client {
 func (s *service) login(g gateway) *vault.Client {
 	s.t.Helper()
 	c := s.client("")
-	method, err := approle.NewAppRoleAuth(g.id, &approle.SecretID{FromString: g.secret})
+	method, err := approle.NewAppRoleAuth(g.role, &approle.SecretID{FromString: g.secret})
 	if err != nil {
 		s.t.Fatal(err)
 	}
