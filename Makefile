@@ -8,14 +8,14 @@ export CGO_ENABLED := 1
 DATA   ?= .sluice
 LISTEN ?= 127.0.0.1:8440
 # What must be there when tests run: a missing part is a failure, not a skip.
-SLUICE_REQUIRE ?= softhsm,openssl,nss,postgres,redis
+SLUICE_REQUIRE ?= softhsm,openssl,nss,postgres,redis,hvac
 export SLUICE_REQUIRE
 
 VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof alert-rules fuzz bench bench-isolation sim bench-scale clean
+.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof vault-clients alert-rules fuzz bench bench-isolation sim bench-scale clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
@@ -30,12 +30,12 @@ deps: ## install what running needs and is missing, from Debian packages, where 
 	@./softhsm/install.sh softhsm2 gcc libc6-dev
 
 test-deps: deps ## the same for what the tests need beside
-	@./softhsm/install.sh openssl libssl-dev libnss3 postgresql redis-server
+	@./softhsm/install.sh openssl libssl-dev libnss3 postgresql redis-server python3-hvac
 
 test: test-deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...
 	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./watch ./keystore ./keystore/sqlite ./client
-	$(MAKE) --no-print-directory wycheproof alert-rules
+	$(MAKE) --no-print-directory wycheproof vault-clients alert-rules
 	./fuzz.sh 2s
 
 test-race: test-deps ## all tests under the race detector
@@ -54,6 +54,9 @@ lint: ## gofmt, vet, staticcheck, arrows
 
 wycheproof: test-deps ## Project Wycheproof's vectors through every driver (a module of its own)
 	cd hsm/wycheproof && go test -timeout 20m ./...
+
+vault-clients: test-deps ## real clients of HashiCorp Vault read provider secrets (a module of its own)
+	cd api/vaultclients && go test -timeout 10m ./...
 
 alert-rules: ## the alert rules in Prometheus' own engine, on recorded series (a module of its own)
 	cd deploy/rulestest && go test -timeout 10m ./...

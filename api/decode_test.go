@@ -403,7 +403,7 @@ func FuzzRequestBody(f *testing.F) {
 				t.Errorf("the input is repeated: %s", answer)
 			}
 		case 403, 404: // it was decoded
-			if len(body) == 0 {
+			if len(body) == 0 || r.Vault != nil { // Vault's clients may send more
 				break
 			}
 			var fields map[string]any

@@ -40,6 +40,14 @@
 // needs one, so that an object has one address and no spelling of a path can
 // reach another route than the one it shows.
 //
+// # Clients of Vault
+//
+// The routes of vaultRoutes speak another language: they are for clients of
+// HashiCorp Vault, whose KV engine they show provider secrets as. They have a
+// router (see matchVault), errors and an envelope of their own, take the
+// credential, or the token of a login, from X-Vault-Token, and tolerate what
+// those clients send. Tickets, verbs, journal and limits are the same.
+//
 // # What it never does
 //
 // It never repeats anything that a client sent in an error, never takes a

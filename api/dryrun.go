@@ -23,7 +23,7 @@ type DryRunResponse struct {
 // takesDryRun tells whether the route can be asked what it would do: it uses
 // a key or changes something.
 func (r *Route) takesDryRun() bool {
-	if r.Public || r.Stream {
+	if r.Public || r.Stream || r.Vault != nil {
 		return false
 	}
 	info := r.Op.Info()

@@ -53,6 +53,8 @@ Some acts of operators can be set to take two of them: deleting a tenant, mintin
 
 A scope can be the name of a role, which stands for scopes: ` + roleDocs() + `.
 
+The routes of the group Vault are for clients of HashiCorp Vault: they have its paths, its envelope and its errors. They take PUT for POST, any Content-Type and unknown fields and parameters.
+
 With the query dry_run=true an operation or a change is checked and priced but not done.
 
 Requests may give a CRC32C (Castagnoli) of their bytes, which is checked before anything is done; the answer says which ones were, and gives those of its own bytes.`
@@ -75,6 +77,9 @@ func buildDocument(table []Route, version string) []byte {
 	var groups []any
 	for i := range table {
 		r := &table[i]
+		if r.Method == methodList {
+			continue // no method of OpenAPI; GET with list=true is documented
+		}
 		item, ok := paths[r.Path].(node)
 		if !ok {
 			item = node{}
@@ -96,7 +101,9 @@ func buildDocument(table []Route, version string) []byte {
 			"parameters": requestHeaders,
 			"headers":    answerHeaders,
 			"securitySchemes": node{"credential": node{"type": "http", "scheme": "bearer",
-				"description": "Authorization: Bearer slk_…"}},
+				"description": "Authorization: Bearer slk_…"},
+				"vault": node{"type": "apiKey", "in": "header", "name": headerVaultToken,
+					"description": "A credential, or the token of vault-login. It may stand in Authorization as well"}},
 		},
 	}
 	body, err := json.Marshal(document, json.Deterministic(true), jsontext.WithIndent("  "))
@@ -118,6 +125,9 @@ func (s *schemas) operation(r *Route) node {
 	if !r.Public {
 		o["security"] = []any{node{"credential": []string{}}}
 	}
+	if !r.Public && r.Vault != nil {
+		o["security"] = []any{node{"vault": []string{}}, node{"credential": []string{}}}
+	}
 	if r.Request != nil {
 		o["requestBody"] = node{"required": r.shape.required,
 			"content": node{contentJSON: node{"schema": s.reference(r.Request, true)}}}
@@ -126,6 +136,9 @@ func (s *schemas) operation(r *Route) node {
 }
 
 func (s *schemas) responses(r *Route) node {
+	if r.Vault != nil {
+		return s.vaultResponses(r)
+	}
 	schema := node{"type": "object"}
 	if r.Response != nil {
 		schema = s.reference(r.Response, false)
@@ -206,7 +219,11 @@ func parameters(r *Route) []any {
 		list = append(list, node{"name": p.Name, "in": "query", "description": doc, "schema": schema})
 	}
 	list = append(list, parameterReference(headerRequestID))
-	if !r.Public {
+	switch {
+	case r.Op == "":
+	case r.Vault != nil:
+		list = append(list, parameterReference(headerVaultNamespace), parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerTrace))
+	case !r.Public:
 		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerDebug), parameterReference(headerTrace))
 	}
 	if r.changes() {
@@ -230,6 +247,7 @@ var objectDocs = map[Object]string{
 	ObjectNode:       "A node's id",
 	ObjectWebhook:    "A webhook's id",
 	ObjectSecret:     "A secret's id",
+	ObjectPath:       "A secret's path or the beginning of one. Its slashes may stand as they are",
 	ObjectRequest:    "A request's id, as its answer's X-Request-Id and request_id have it",
 	ObjectPolicy:     "Number of a version of the policy; 0 is the policy that Sluice comes with",
 }
@@ -251,6 +269,8 @@ var requestHeaders = node{
 		"description": "The approval of a second operator, which the first request was answered to ask for"},
 	headerDebug: node{"name": headerDebug, "in": "header", "schema": node{"type": "string", "enum": []string{"1"}},
 		"description": "Asks for the whole decision in Sluice-Decision. It has no effect without the scope debug"},
+	headerVaultNamespace: node{"name": headerVaultNamespace, "in": "header", "schema": node{"type": "string"},
+		"description": "The name of the caller's tenant, or nothing. It may stand before the path as well: /v1/acme/secret/data/…"},
 	headerTrace: node{"name": headerTrace, "in": "header", "schema": node{"type": "string"},
 		"description": "W3C Trace Context; its trace id is recorded"},
 }

@@ -129,6 +129,9 @@ func TestNoSpellingOfAPathReachesAnotherRoute(t *testing.T) {
 func TestPathWithOneSegmentMoreIsAnotherPath(t *testing.T) {
 	w := newWorld(t)
 	for _, r := range api.Routes() {
+		if r.Vault != nil {
+			continue // its last object takes what is left of the path
+		}
 		path := paths(&r, missing)[0] + "/extra"
 		if other, _ := matchRoute(r.Method, path); other != nil {
 			continue // "extra" is an object of it

@@ -25,6 +25,7 @@ const (
 	ObjectWebhook    Object = "webhook"
 	ObjectRequest    Object = "request"
 	ObjectSecret     Object = "secret"
+	ObjectPath       Object = "path" // all that is left
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -51,6 +52,9 @@ type Route struct {
 	// Stream tells that the answer is a stream of events, whose data is the
 	// Response.
 	Stream bool
+	// Vault is set for the routes of the facade for Vault's clients, which have
+	// another language than the rest: see vaultRoutes.
+	Vault *vaultRoute
 
 	Request  reflect.Type // a struct; nil: no body
 	Response reflect.Type // a struct; nil: the document itself
@@ -138,6 +142,7 @@ func Routes() []Route {
 		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),
 		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(),
 		nodeRoutes(), schedulerRoutes(), policyRoutes(), capacityRoutes(),
+		vaultRoutes(),
 		documentRoutes(),
 	} {
 		table = append(table, group...)

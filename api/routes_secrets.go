@@ -375,6 +375,10 @@ func (w *writer) time(name string, t time.Time) {
 
 func (w *writer) texts(name string, m map[string]string) {
 	w.name(name)
+	w.object(m)
+}
+
+func (w *writer) object(m map[string]string) {
 	text, err := json.Marshal(m, json.Deterministic(true))
 	if err != nil {
 		panic(err) // metadata is UTF-8
@@ -387,15 +391,20 @@ const escapedByte = 6
 
 // secret writes a value and wipes it.
 func (w *writer) secret(name string, v SecretText) {
+	w.quoted(name, v)
+	clear(v)
+}
+
+// quoted writes a value.
+func (w *writer) quoted(name string, v []byte) {
 	w.name(name)
 	// Room for all, so that no append moves the bytes.
 	w.b.reserve(escapedByte*len(v) + 2)
-	quoted, err := jsontext.AppendQuote(w.b.bytes, []byte(v))
+	quoted, err := jsontext.AppendQuote(w.b.bytes, v)
 	if err != nil {
 		panic(err) // values are UTF-8
 	}
 	w.b.bytes = quoted
-	clear(v)
 }
 
 func reportSecrets(c *call, in *ReportSecretsRequest) (*ReportSecretsResponse, error) {

@@ -25,6 +25,8 @@ import (
 //	          an array in elements
 //	example   an example, in JSON unless it is a string
 //
+//	          "null": it may be null (answers of the Vault facade)
+//
 // A bound is a number or the name of a row in bounds.
 
 // bounds are the limits that other packages enforce, so that the document
@@ -181,6 +183,9 @@ func (s *schemas) object(t reflect.Type, request bool) node {
 
 func (s *schemas) property(f reflect.StructField, request bool) node {
 	p := s.value(f.Type, request)
+	if f.Tag.Get("api") == "null" {
+		p = orNull(p)
+	}
 	tag := func(name, key string) {
 		if text, given := f.Tag.Lookup(name); given {
 			p[key] = bound(text)
@@ -207,6 +212,16 @@ func (s *schemas) property(f reflect.StructField, request bool) node {
 	}
 	if text, given := f.Tag.Lookup("example"); given {
 		p["examples"] = []any{example(text, p["type"] == "string")}
+	}
+	return p
+}
+
+// orNull is the schema of what may be null as well.
+func orNull(p node) node {
+	if t, plain := p["type"].(string); plain && t != "null" {
+		p["type"] = []string{t, "null"}
+	} else if !plain {
+		p = node{"oneOf": []any{p, node{"type": "null"}}}
 	}
 	return p
 }
@@ -243,6 +258,8 @@ func (s *schemas) value(t reflect.Type, request bool) node {
 		return node{"type": "string"}
 	case reflect.TypeFor[PolicyDocument]():
 		return node{"type": "object", "additionalProperties": true}
+	case reflect.TypeFor[*Null]():
+		return node{"type": "null"}
 	case reflect.TypeFor[Cost]():
 		return node{"type": "number", "minimum": 0, "multipleOf": 0.000001}
 	case reflect.TypeFor[time.Time]():

@@ -37,6 +37,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Tracer traces requests; nil: nobody does.
 	Tracer Tracer
+	// Ready returns why the service cannot work now; nil: it always can.
+	Ready func() error
 	// Version is the release that the OpenAPI document names.
 	Version string
 }
@@ -66,7 +68,11 @@ type Server struct {
 	proxies       proxies
 	metrics       *metrics
 	tracer        Tracer
+	ready         func() error
+	version       string
 	document      []byte
+	vault         []*Route        // of the facade
+	native        map[string]bool // :: first segment behind /v1/ of a native path
 	echo          *echo.Echo
 	allow         map[string][]string // :: echo's path → the methods that it has
 }
@@ -76,6 +82,7 @@ func New(c Config) *Server {
 	s := &Server{
 		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
 		maxBody: c.MaxBody, proxies: c.TrustedProxies, tracer: c.Tracer,
+		ready: c.Ready, version: c.Version,
 		echo: echo.New(), allow: make(map[string][]string),
 	}
 	if s.maxBody == 0 {
@@ -89,8 +96,11 @@ func New(c Config) *Server {
 	s.echo.IPExtractor = func(r *http.Request) string { return s.proxies.client(r).String() }
 	s.echo.Use(s.refuseUnknown)
 	for i := range table {
-		s.mount(&table[i])
+		if table[i].Vault == nil {
+			s.mount(&table[i])
+		}
 	}
+	s.mountVault(table)
 	return s
 }
 
@@ -130,6 +140,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			s.abort(x, p)
 		}
 	}()
+	if m := s.matchVault(r.URL, r.Method); m != nil {
+		s.serveVault(x, r, m)
+		return
+	}
 	if !canonicalPath(r.URL) {
 		s.fail(x, errNoRoute)
 		return

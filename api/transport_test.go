@@ -88,7 +88,7 @@ func TestBodyOfAStrangerIsNotRead(t *testing.T) {
 	w := newWorld(t)
 	for _, authorization := range []string{"", "Bearer x", "Bearer " + w.acme.token + "a", "Basic " + w.acme.token} {
 		for _, r := range api.Routes() {
-			if r.Request == nil {
+			if r.Request == nil || r.Public { // a login's body is its credential
 				continue
 			}
 			body := &countingBody{}

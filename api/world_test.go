@@ -307,7 +307,8 @@ func (w *world) checkCommon(a *answer) {
 	if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("Cache-Control") != "no-store" {
 		w.t.Errorf("security headers are missing: %v", a.header)
 	}
-	if a.status >= 400 && a.fields != nil && a.fields["request_id"] != id.String() {
+	problem := strings.HasPrefix(a.header.Get("Content-Type"), "application/problem+json")
+	if problem && a.fields != nil && a.fields["request_id"] != id.String() {
 		w.t.Errorf("the problem names request %v, the header %v", a.fields["request_id"], id)
 	}
 }
@@ -345,7 +346,7 @@ const largestChecked = 256 << 10
 func (w *world) check(valid bool, method, path, body string, header http.Header, a *answer) {
 	w.t.Helper()
 	route, objects := matchRoute(method, path)
-	if route == nil || len(body)+len(a.body) > largestChecked {
+	if route == nil || method == "LIST" || len(body)+len(a.body) > largestChecked {
 		return
 	}
 	item := w.document.Paths.Value(route.Path)

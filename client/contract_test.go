@@ -74,7 +74,8 @@ func TestEveryRouteHasAMethodThatSpeaksItsLanguage(t *testing.T) {
 		})
 	}
 	for _, r := range api.Routes() {
-		if !called[r.Name] && !r.Public && withoutMethod[r.Name] == "" {
+		// The routes of the Vault facade are for clients of Vault.
+		if !called[r.Name] && !r.Public && r.Vault == nil && withoutMethod[r.Name] == "" {
 			t.Errorf("no method calls %s (%s %s): write one, or say in withoutMethod why there is none", r.Name, r.Method, r.Path)
 		}
 	}

@@ -68,12 +68,7 @@ func (p *Pepper) newToken(id, tenant uuid.UUID) (token string, hash [32]byte) {
 	var secret [secretSize]byte
 	rand.Read(secret[:])
 	hash, _ = p.CredentialHash(p.current, id, tenant, secret[:])
-	var raw [tokenIDSize]byte
-	copy(raw[:], id[:])
-	raw[16] = byte(p.current)
-	mac, _ := p.mac(p.current, labelCredentialID, raw[:17])
-	copy(raw[17:], mac[:tokenMACSize])
-	token = tokenPrefix + tokenEncoding.EncodeToString(raw[:]) + "_" + tokenEncoding.EncodeToString(secret[:])
+	token = tokenPrefix + p.idText(id, p.current) + "_" + tokenEncoding.EncodeToString(secret[:])
 	clear(secret[:])
 	return token, hash
 }
@@ -116,16 +111,11 @@ func (p *Pepper) parseToken(token string) (id uuid.UUID, secret [secretSize]byte
 		token[len(tokenPrefix)+tokenIDText] != '_' {
 		return id, secret, false
 	}
-	var raw [tokenIDSize]byte
-	if !decodeBase32(raw[:], token[len(tokenPrefix):len(tokenPrefix)+tokenIDText]) ||
-		!decodeBase32(secret[:], token[tokenTextSize-secretText:]) {
+	if !decodeBase32(secret[:], token[tokenTextSize-secretText:]) {
 		return id, secret, false
 	}
-	mac, known := p.mac(uint32(raw[16]), labelCredentialID, raw[:17])
-	if !known || subtle.ConstantTimeCompare(mac[:tokenMACSize], raw[17:]) != 1 {
-		return id, secret, false
-	}
-	return uuid.UUID(raw[:16]), secret, true
+	id, _, ok = p.parseID(token[len(tokenPrefix) : len(tokenPrefix)+tokenIDText])
+	return id, secret, ok
 }
 
 // Authenticator turns credential tokens into principals. It is safe for
@@ -137,6 +127,7 @@ type Authenticator struct {
 	clock       func() time.Time
 	cache       sync.Map // :: credential id → *authenticated
 	cached      atomic.Int64
+	ended       endedLogins
 }
 
 // maxCachedPrincipals bounds Authenticator's cache: at some 500 bytes each,
@@ -162,40 +153,68 @@ func NewAuthenticator(c Credentials, t Tenants, p *Pepper, clock func() time.Tim
 // credential does not allow give ErrUnauthenticated, as does everything of a
 // deleted tenant; a suspended tenant gives KindPermissionDenied. A warm credential costs no database call.
 func (a *Authenticator) Authenticate(ctx context.Context, token string, from netip.Addr) (*Principal, error) {
+	p, _, err := a.authenticate(ctx, token, from)
+	return p, err
+}
+
+func (a *Authenticator) authenticate(ctx context.Context, token string, from netip.Addr) (*Principal, *Credential, error) {
 	id, secret, ok := a.pepper.parseToken(token)
 	if !ok {
-		return nil, ErrUnauthenticated
+		return nil, nil, ErrUnauthenticated
 	}
 	defer clear(secret[:])
+	return a.identify(ctx, id, from, &proof{secret: secret[:]})
+}
+
+// proof is what a caller shows of a credential: its secret, or the token of a
+// login with it.
+type proof struct {
+	secret []byte
+	login  *loginProof // nil: it is the secret
+}
+
+func (p *proof) proves(a *Authenticator, c *Credential, now time.Time) bool {
+	if p.login != nil {
+		return p.login.proves(a, c, now)
+	}
+	return a.matches(c, p.secret, now)
+}
+
+// identify returns the principal of a credential of which a caller shows the
+// proof.
+func (a *Authenticator) identify(ctx context.Context, id uuid.UUID, from netip.Addr, shown *proof) (*Principal, *Credential, error) {
 	c, err := a.credentials.CredentialForAuthentication(ctx, id)
 	if err != nil {
-		if KindOf(err) == KindNotFound {
-			return nil, ErrUnauthenticated
-		}
-		return nil, err
+		return nil, nil, unknown(err)
 	}
 	now := a.clock()
-	if !a.matches(c, secret[:], now) || !c.live(now) || !c.allowsAddress(from) {
-		return nil, ErrUnauthenticated
+	if !shown.proves(a, c, now) || !c.live(now) || !c.allowsAddress(from) {
+		return nil, nil, ErrUnauthenticated
 	}
 	tenant, err := a.tenants.Tenant(ctx, c.Tenant)
 	if err != nil {
-		if KindOf(err) == KindNotFound {
-			return nil, ErrUnauthenticated
-		}
-		return nil, err
+		return nil, nil, unknown(err)
 	}
 	if tenant.Deleted() {
-		return nil, ErrUnauthenticated
+		return nil, nil, ErrUnauthenticated
 	}
 	p, err := a.principal(c, tenant)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if tenant.State != TenantActive {
-		return p, Errorf(KindPermissionDenied, "the tenant is suspended")
+		return p, c, Errorf(KindPermissionDenied, "the tenant is suspended")
 	}
-	return p, nil
+	return p, c, nil
+}
+
+// unknown is the error of a look-up on the way to a principal: what is missing
+// authenticates nobody.
+func unknown(err error) error {
+	if KindOf(err) == KindNotFound {
+		return ErrUnauthenticated
+	}
+	return err
 }
 
 // matches compares the secret with every live one, in time that does not

@@ -39,6 +39,10 @@ type FetchInput struct {
 	// MinRevision is what the caller knows of: the answer must not be older. 0:
 	// any will do.
 	MinRevision uint64
+	// Narrow picks those of the versions that share the calls that the caller
+	// wants; the others are neither opened nor recorded, and an item of which
+	// none is left is FetchDisabled. It may change the list. nil: all.
+	Narrow func(s *ProviderSecret, usable []*SecretVersion) []*SecretVersion
 }
 
 // Fetched is what became of one item.
@@ -92,7 +96,7 @@ func (s *Service) FetchSecrets(ctx context.Context, t *Ticket, in FetchInput) (l
 			if revision, err = s.secretsAsOf(ctx, t.By.Tenant.ID, in.MinRevision); err != nil {
 				return err
 			}
-			list, err = s.resolve(ctx, t, in.Items)
+			list, err = s.resolve(ctx, t, &in)
 			return err
 		},
 		store: func(ctx context.Context, t *Ticket) error { return s.handOut(ctx, t, list) },
@@ -122,7 +126,8 @@ func (s *Service) secretsAsOf(ctx context.Context, tenant uuid.UUID, want uint64
 }
 
 // resolve decides on each item, and how many values are to be paid for.
-func (s *Service) resolve(ctx context.Context, t *Ticket, items []FetchItem) ([]Fetched, error) {
+func (s *Service) resolve(ctx context.Context, t *Ticket, in *FetchInput) ([]Fetched, error) {
+	items := in.Items
 	list := make([]Fetched, len(items))
 	mayList := t.By.Allowed(OpListSecrets, nil)
 	now := s.clock()
@@ -147,7 +152,7 @@ func (s *Service) resolve(ctx context.Context, t *Ticket, items []FetchItem) ([]
 			continue
 		}
 		f.Secret = secret
-		f.decide(now, items[i].Have)
+		f.decide(now, items[i].Have, in.Narrow)
 		if f.Status == FetchOK {
 			t.priced++
 		}
@@ -157,8 +162,11 @@ func (s *Service) resolve(ctx context.Context, t *Ticket, items []FetchItem) ([]
 
 // decide decides on an item whose secret may be read. A caller that has the
 // secret's revision may still have a version that has expired since.
-func (f *Fetched) decide(now time.Time, have uint64) {
+func (f *Fetched) decide(now time.Time, have uint64, narrow func(*ProviderSecret, []*SecretVersion) []*SecretVersion) {
 	f.usable = f.Secret.usable(now)
+	if narrow != nil && len(f.usable) > 0 {
+		f.usable = narrow(f.Secret, f.usable)
+	}
 	if len(f.usable) == 0 {
 		f.Status = FetchDisabled
 		return

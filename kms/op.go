@@ -103,6 +103,13 @@ const (
 	OpReportSecrets    Op = "report-secrets"
 )
 
+// What a caller does about himself, whatever his scopes.
+const (
+	OpLogin    Op = "login"
+	OpReadSelf Op = "read-self" // his token, the mounts that he has
+	OpLogout   Op = "logout"
+)
+
 // What the service's keeper does on its own account.
 const (
 	OpKeeperAdvanceSecret  Op = "keeper-advance-secret"  // takes a rollout on
@@ -258,6 +265,9 @@ var ops = []OpInfo{
 	{Op: OpFetchSecrets, Class: ClassUse, Family: "secret", PerSecret: true},
 	{Op: OpWatchSecrets, Class: ClassUse, Family: "secret", PerSecret: true},
 	{Op: OpReportSecrets, Class: ClassReport, Family: "secret"},
+	{Op: OpLogin, Class: ClassRead, Family: "self"},
+	{Op: OpReadSelf, Class: ClassRead, Family: "self"},
+	{Op: OpLogout, Class: ClassRead, Family: "self"},
 	{Op: OpKeeperAdvanceSecret, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpKeeperRollbackSecret, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpKeeperDestroySecret, Class: ClassDestroy, Family: "keeper", Changes: true},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 	"uuid"
@@ -113,6 +114,11 @@ func (s *Service) secret(ctx context.Context, t *Ticket, op Op, ref string) (*Pr
 	if err != nil {
 		return nil, err
 	}
+	return visibleSecret(t, op, secret)
+}
+
+// visibleSecret lets pass a secret on which the principal may run the operation.
+func visibleSecret(t *Ticket, op Op, secret *ProviderSecret) (*ProviderSecret, error) {
 	if !t.By.AllowedSecret(op, secret.Path) {
 		if t.By.Allowed(OpListSecrets, nil) {
 			return nil, ErrPermissionDenied
@@ -134,6 +140,78 @@ func (s *Service) DescribeSecret(ctx context.Context, t *Ticket, ref string) (se
 		return nil, err
 	}
 	return secret, nil
+}
+
+// DescribeSecretAt is DescribeSecret of the secret that has a path.
+func (s *Service) DescribeSecretAt(ctx context.Context, t *Ticket, path string) (secret *ProviderSecret, err error) {
+	err = s.run(ctx, t, &task{op: OpReadSecret, allowed: reachesSecrets(OpReadSecret),
+		prepare: func(*Ticket) error {
+			if !ValidSecretPath(path) {
+				return errSecretPath("path")
+			}
+			return nil
+		},
+		store: func(ctx context.Context, t *Ticket) error {
+			if secret, err = s.secrets.SecretByPath(ctx, t.By.Tenant.ID, path); err == nil {
+				secret, err = visibleSecret(t, OpReadSecret, secret)
+			}
+			return err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return secret, nil
+}
+
+// maxDirectoryPages bounds what one listing of a directory reads: 100,000
+// secrets.
+const maxDirectoryPages = 100
+
+// SecretDirectory returns what is in a directory of the tenant's secrets, sorted:
+// the next segments of the paths below it, with a slash at its end where there
+// is more behind. A directory is "" for all, or a path that ends with a slash.
+// KindUnsatisfiable when there is too much below it.
+func (s *Service) SecretDirectory(ctx context.Context, t *Ticket, directory string) (names []string, err error) {
+	err = s.run(ctx, t, &task{op: OpListSecrets,
+		prepare: func(*Ticket) error {
+			if directory != "" && (!strings.HasSuffix(directory, "/") || !ValidSecretPath(directory+"x")) {
+				return errSecretPath("directory")
+			}
+			return nil
+		},
+		store: func(ctx context.Context, t *Ticket) error {
+			names, err = s.directory(ctx, t.By.Tenant.ID, directory)
+			return err
+		}})
+	if err != nil {
+		return nil, err
+	}
+	return names, nil
+}
+
+func (s *Service) directory(ctx context.Context, tenant uuid.UUID, directory string) (names []string, err error) {
+	page := Page{Size: MaxPageSize}
+	for range maxDirectoryPages {
+		list, next, err := s.secrets.ListSecrets(ctx, tenant, directory, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, secret := range list {
+			name, _, deeper := strings.Cut(secret.Path[len(directory):], "/")
+			if deeper {
+				name += "/"
+			}
+			// Paths are sorted, so those of one directory stand together.
+			if len(names) == 0 || names[len(names)-1] != name {
+				names = append(names, name)
+			}
+		}
+		if next == "" {
+			return names, nil
+		}
+		page.Token = next
+	}
+	return nil, Errorf(KindUnsatisfiable, "there is too much below this directory; list one that is deeper")
 }
 
 // ListSecrets returns a page of the secrets whose path begins with prefix,

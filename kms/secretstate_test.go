@@ -225,11 +225,11 @@ func TestAVersionThatExpiresInARolloutLeavesTheOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &Fetched{Secret: s}
-	f.decide(day0.Add(time.Minute*30), s.Revision)
+	f.decide(day0.Add(time.Minute*30), s.Revision, nil)
 	if f.Status != FetchUnchanged || !f.LeaseEnd.Equal(day0.Add(time.Hour)) {
 		t.Errorf("before: %s until %v", f.Status, f.LeaseEnd)
 	}
-	f.decide(day0.Add(time.Hour), s.Revision)
+	f.decide(day0.Add(time.Hour), s.Revision, nil)
 	if f.Status != FetchOK || len(f.usable) != 1 || f.usable[0].Number != 2 {
 		t.Errorf("after: %s, %+v", f.Status, f.usable)
 	}

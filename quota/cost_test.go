@@ -82,6 +82,7 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 			{"rewrap-tenant", 5}, {"rewrap-keys", 5}, {"retire-roots", 5},
 			{"create-credential", 5}, {"rotate-credential", 5}, {"revoke-credential", 5},
 			{"read-tenant", 1}, {"read-project", 1}, {"read-credential", 1}, {"read-nodes", 1}, {"read-policy", 1}, {"read-quota", 1}, {"read-capacity", 1}, {"read-request", 1},
+			{"login", 1}, {"read-self", 1}, {"logout", 1},
 			{"sign", 8}, {"never heard of", 8}, {"", 8},
 		}, 0},
 		{"NEVER_HEARD_OF", []price{{"sign", 8}, {"encrypt", 8}, {"create", 8}, {"describe", 1}}, 0},

@@ -78,6 +78,9 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadWebhook:    1,
 	kms.OpReadSecret:     1,
 	kms.OpReadRequest:    1,
+	kms.OpLogin:          1,
+	kms.OpReadSelf:       1,
+	kms.OpLogout:         1,
 	kms.OpReadAudit:      2,
 	kms.OpReadUsage:      2,
 

@@ -1,5 +1,5 @@
 // Package required says what becomes of a test whose outside part (SoftHSM,
-// NSS, OpenSSL, PostgreSQL, Redis) is missing on a machine.
+// NSS, OpenSSL, PostgreSQL, Redis, hvac) is missing on a machine.
 package required
 
 import (

@@ -55,7 +55,7 @@ func runExamples(t *testing.T, document string) string {
 
 func TestREADMEExamplesWork(t *testing.T) {
 	out := runExamples(t, "../../README.md")
-	for what, want := range map[string]int{`"valid":true`: 3, `{"plaintext":"aGVsbG8="`: 4, "\nvalid\n": 1, `"code":"quota_exceeded"`: 1, "it ended as quota_exceeded": 1} {
+	for what, want := range map[string]int{`"valid":true`: 3, `{"plaintext":"aGVsbG8="`: 4, "\nvalid\n": 1, `"code":"quota_exceeded"`: 1, "it ended as quota_exceeded": 1, `"mount_type":"kv"`: 1} {
 		if got := strings.Count(out, what); got != want {
 			t.Errorf("%q appears %d times, want %d", what, got, want)
 		}
@@ -111,6 +111,31 @@ func TestSecretsDocumentIsRight(t *testing.T) {
 	} {
 		if got := strings.Count(out, what); got != want {
 			t.Errorf("%q appears %d times, want %d, in\n%s", what, got, want, out)
+		}
+	}
+}
+
+// The document of the Vault facade shows what its examples print, but for times
+// and ids.
+func TestVaultFacadeDocumentIsRight(t *testing.T) {
+	const document = "../../docs/vault-facade.md"
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape := func(s string) string {
+		s = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).ReplaceAllString(s, "ID")
+		return regexp.MustCompile(`"2[0-9T:.-]*Z"`).ReplaceAllString(s, `"TIME"`)
+	}
+	out := shape(runExamples(t, document))
+	_, shown, _ := strings.Cut(string(text), "It prints:\n\n```\n")
+	shown, _, found := strings.Cut(shown, "```")
+	if !found {
+		t.Fatal("it shows nothing")
+	}
+	for line := range strings.Lines(shown) {
+		if !strings.Contains(out, shape(strings.TrimSpace(line))) {
+			t.Errorf("nothing that is printed looks like %s in\n%s", line, out)
 		}
 	}
 }

@@ -264,7 +264,7 @@ func (a *App) API(version string) (*api.Server, error) {
 	}
 	return api.New(api.Config{
 		Service: a.Service, Authenticator: a.Authenticator, Log: a.log, Clock: time.Now,
-		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Tracer: tracer, Version: version,
+		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Tracer: tracer, Ready: a.Ready, Version: version,
 	}), nil
 }
 
