@@ -41,6 +41,7 @@ var arrows = map[string][]string{
 	"audit":                      {"kms"},
 	"notify":                     {"kms"},
 	"watch":                      {"kms"},
+	"provider":                   {"kms", "client/outcome"},
 	"egress":                     {},
 	"hsm":                        {"kms"},
 	"hsm/p11":                    {"kms", "hsm"},
@@ -53,7 +54,7 @@ var arrows = map[string][]string{
 }
 
 // standardOnly are folders that import nothing outside the standard library.
-var standardOnly = []string{"kms", "scheduler", "client", "egress"}
+var standardOnly = []string{"kms", "scheduler", "client", "egress", "provider"}
 
 // fences say in which folders a third-party module may be imported. A module
 // that is not listed may be imported anywhere but in standardOnly folders.

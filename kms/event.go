@@ -39,6 +39,11 @@ const (
 	EventSecretRolledBack EventType = "secret.rolled_back"
 	EventSecretDamaged    EventType = "secret.damaged"
 
+	EventProviderUnhealthy  EventType = "provider.unhealthy"
+	EventProviderKeyInvalid EventType = "provider.key_invalid"
+	EventRouteFailOver      EventType = "route.fail_over"
+	EventRouteFailback      EventType = "route.failback"
+
 	EventWebhookDisabled EventType = "webhook.disabled"
 	EventsDropped        EventType = "events.dropped"
 	EventTest            EventType = "webhook.test"
@@ -103,6 +108,14 @@ var eventTypes = []EventInfo{
 		Doc: "a provider refused the new version of a secret more often than the one before, which has all calls again"},
 	{Type: EventSecretDamaged, Severity: SeverityError, Fields: []string{"secret", "path", "version"},
 		Doc: "the stored value of a secret is not authentic and is handed out to nobody: somebody changed the database; told once a day"},
+	{Type: EventProviderUnhealthy, Severity: SeverityError, Fields: []string{"route", "target", "cause", "generation"},
+		Doc: "the endpoint of a route's target fails, and its breaker is open: cause is endpoint, latency or probe"},
+	{Type: EventProviderKeyInvalid, Severity: SeverityError, Fields: []string{"route", "target", "version", "generation"},
+		Doc: "a provider takes a version of a key no more"},
+	{Type: EventRouteFailOver, Severity: SeverityWarning, Fields: []string{"route", "target", "cause", "share", "generation"},
+		Doc: "the calls of a route's target begin to go to others: share is the part that it still gets, in hundredths"},
+	{Type: EventRouteFailback, Severity: SeverityInfo, Fields: []string{"route", "target", "cause", "share", "generation"},
+		Doc: "a route's target gets calls again: share is the part that it gets now, 100 at the end"},
 	{Type: EventWebhookDisabled, Severity: SeverityWarning, Fields: []string{"webhook", "failing_since"},
 		Doc: "a webhook has failed for so long that nothing more is sent to it"},
 	{Type: EventsDropped, Severity: SeverityWarning, Fields: []string{"count"},
