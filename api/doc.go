@@ -30,7 +30,8 @@
 //
 // {key} is a key's id, name or alias, {version} the number of one of its
 // versions, {alias} an alias, {tenant} a tenant's id or name, {credential} a
-// credential's id, {secret} a secret's. A "/" in a name is written %2F:
+// credential's id, {secret} a secret's, {route} a
+// route's name. A "/" in a name is written %2F:
 //
 //	POST /v1/keys/payments%2Forders/sign
 //

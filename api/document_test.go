@@ -124,13 +124,14 @@ func TestDocumentedRangesAreKept(t *testing.T) {
 	key := w.key(w.acme, kms.SpecAES256, "", "")
 	credential := w.must(201, "POST", "/v1/credentials", w.acme.token, `{"name":"c","scopes":["key:*"]}`).text("id")
 	secret := w.must(201, "POST", "/v1/secrets", w.acme.token, samples["create-secret"]).text("id")
+	w.must(200, "PUT", "/v1/routes/chat", w.acme.token, samples["put-route"])
 	tried := 0
 	for _, r := range api.Routes() {
 		if r.Request == nil || strings.HasPrefix(r.Path, "/v1/tenants") {
 			continue
 		}
 		schema := w.document.Components.Schemas[r.Request.Name()].Value
-		path := strings.NewReplacer("{key}", key, "{credential}", credential, "{version}", "1", "{alias}", "an-alias", "{secret}", secret).Replace(r.Path)
+		path := strings.NewReplacer("{key}", key, "{credential}", credential, "{version}", "1", "{alias}", "an-alias", "{secret}", secret, "{route}", "chat").Replace(r.Path)
 		for name, property := range schema.Properties {
 			for _, end := range []struct {
 				bound *float64

@@ -37,6 +37,7 @@ type memory struct {
 	webhooks    []*kms.Webhook
 	queued      []kms.Delivery
 	book        secretBook
+	paths       routeBook
 	published   []kms.Event
 	engine      wire.PolicyEngine
 
@@ -77,7 +78,7 @@ func newMemory(t testing.TB) *memory {
 		t.Fatal(err)
 	}
 	return &memory{
-		engine: engine, book: newSecretBook(),
+		engine: engine, book: newSecretBook(), paths: newRouteBook(),
 		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
 		tenants:  map[uuid.UUID]*kms.Tenant{},
 		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},

@@ -106,6 +106,14 @@ func (w *world) doable() map[string]func() request {
 			w.must(200, "POST", one+"/versions/1/disable", w.acme.token, "")
 			return post(one+"/versions/1/restore", "")
 		},
+		"put-route": func() request {
+			return request{"PUT", "/v1/routes/" + unique(), w.acme.token, samples["put-route"]}
+		},
+		"delete-route": func() request {
+			path := "/v1/routes/" + unique()
+			w.must(200, "PUT", path, w.acme.token, samples["put-route"])
+			return request{method: "DELETE", path: path, token: w.acme.token}
+		},
 		"set-secret-grants": func() request {
 			return request{"PUT", secret() + "/grants", w.acme.token, `{"credentials":["` + credential() + `"]}`}
 		},

@@ -248,6 +248,7 @@ var objectDocs = map[Object]string{
 	ObjectWebhook:    "A webhook's id",
 	ObjectSecret:     "A secret's id",
 	ObjectPath:       "A secret's path or the beginning of one. Its slashes may stand as they are",
+	ObjectRoute:      "A route's name",
 	ObjectRequest:    "A request's id, as its answer's X-Request-Id and request_id have it",
 	ObjectPolicy:     "Number of a version of the policy; 0 is the policy that Sluice comes with",
 }

@@ -26,6 +26,7 @@ const (
 	ObjectRequest    Object = "request"
 	ObjectSecret     Object = "secret"
 	ObjectPath       Object = "path" // all that is left
+	ObjectRoute      Object = "route"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -136,7 +137,7 @@ func Routes() []Route {
 	var table []Route
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
-		secretRoutes(), secretValueRoutes(),
+		secretRoutes(), secretValueRoutes(), providerRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
 		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),

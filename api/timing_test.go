@@ -77,17 +77,20 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 		if slices.Contains(r.Objects(), api.ObjectSecret) || slices.Contains(r.Objects(), api.ObjectPath) {
 			secret = w.must(201, "POST", "/v1/secrets", of.token, `{"path":"`+name+`","provider":"openai","value":"sk-1"}`).text("id")
 		}
+		if slices.Contains(r.Objects(), api.ObjectRoute) {
+			w.must(200, "PUT", "/v1/routes/"+name, of.token, samples["put-route"])
+		}
 		f := map[api.Object]string{
 			api.ObjectKey: key, api.ObjectVersion: "1", api.ObjectCredential: credential,
 			api.ObjectAlias: name + "-alias", api.ObjectTenant: of.id, api.ObjectApproval: credential, api.ObjectNode: "node-1", api.ObjectPolicy: "0",
-			api.ObjectWebhook: webhook, api.ObjectSecret: secret, api.ObjectPath: name,
+			api.ObjectWebhook: webhook, api.ObjectSecret: secret, api.ObjectPath: name, api.ObjectRoute: name,
 			api.ObjectRequest: w.must(200, "POST", "/v1/keys/"+key+"/encrypt", of.token, `{"plaintext":"aGVsbG8="}`).text("request_id"),
 		}
 		none := func() string { return uuid.NewV7().String() }
 		a := map[api.Object]string{
 			api.ObjectKey: none(), api.ObjectVersion: "1", api.ObjectCredential: none(),
 			api.ObjectAlias: name + "-nobody", api.ObjectTenant: none(), api.ObjectApproval: none(), api.ObjectNode: "node-9", api.ObjectPolicy: "9",
-			api.ObjectWebhook: none(), api.ObjectSecret: none(), api.ObjectPath: name + "-nobody",
+			api.ObjectWebhook: none(), api.ObjectSecret: none(), api.ObjectPath: name + "-nobody", api.ObjectRoute: name + "-nobody",
 			api.ObjectRequest: none(),
 		}
 		if form == 1 {

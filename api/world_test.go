@@ -23,6 +23,7 @@ import (
 
 	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/provider"
 )
 
 // world is a running server with two tenants. Every answer it gives is checked
@@ -51,7 +52,7 @@ type tenant struct {
 	token string
 }
 
-var everything = []string{"key:*", "key:manage", "key:destroy", "key:cancel-deletion", "key:import", "secret:*", "secret:destroy", "tenant:admin", "usage:read"}
+var everything = []string{"key:*", "key:manage", "key:destroy", "key:cancel-deletion", "key:import", "secret:*", "secret:destroy", "route:*", "tenant:admin", "usage:read"}
 
 // lockedBuffer collects a log.
 type lockedBuffer struct {
@@ -113,7 +114,7 @@ func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, chan
 			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m, Records: m, Queues: m,
 			Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses,
 			TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
-			SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m,
+			SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Routes: m, RouteHealth: provider.Health{},
 			Quota: m, Accounts: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),

@@ -146,7 +146,10 @@ func fill(v reflect.Value, name string) {
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0), name)
 	case reflect.Map:
-		v.Set(reflect.ValueOf(map[string]string{"name": "value"}))
+		value := reflect.New(v.Type().Elem()).Elem()
+		fill(value, "")
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("name"), value)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")

@@ -366,6 +366,24 @@ var calls = []struct {
 	{"ReportSecrets", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.ReportSecrets(ctx, []client.SecretOutcome{{SecretID: "id", Version: 7, OK: 120, Credential: 1, RateLimit: 3}}))
 	}, "POST", "/v1/secret-values/report", `{"items":[{"secret_id":"id","version":7,"ok":120,"credential":1,"quota":0,"rate_limit":3,"transient":0}]}`},
+	{"PutRoute", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.PutRoute(ctx, "chat", client.PutRouteInput{Models: []string{"gpt-5"}, Weights: map[string]uint32{"a": 100}, AuthHeader: "x-api-key", Residency: "eu", ExpectedRevision: 3,
+			Primary:         client.RouteTarget{Name: "a", Provider: "openai", BaseURL: "https://a.example/v1", Region: "eu", RetentionDays: 30, Capabilities: []string{"tools"}, Secret: "llm/a"},
+			Fallbacks:       []client.RouteTarget{{Name: "b", Provider: "openai", BaseURL: "https://b.example/v1", Region: "eu"}},
+			LocalLastResort: &client.RouteTarget{Name: "c", Provider: "local", BaseURL: "https://c.example", Region: "eu"}}))
+	}, "PUT", "/v1/routes/chat", `{"models":["gpt-5"],"primary":{"name":"a","provider":"openai","base_url":"https://a.example/v1","region":"eu","retention_days":30,"capabilities":["tools"],"secret":"llm/a"},` +
+		`"fallbacks":[{"name":"b","provider":"openai","base_url":"https://b.example/v1","region":"eu"}],"weights":{"a":100},"auth_header":"x-api-key","residency":"eu",` +
+		`"local_last_resort":{"name":"c","provider":"local","base_url":"https://c.example","region":"eu"},"expected_revision":3}`},
+	{"GetRoute", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetRoute(ctx, "chat", "")) }, "GET", "/v1/routes/chat", ""},
+	{"GetRoute for a model", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.GetRoute(ctx, "chat", "vendor/model"))
+	}, "GET", "/v1/routes/chat?model=vendor%2Fmodel", ""},
+	{"ListRoutes", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListRoutes(ctx)) }, "GET", "/v1/routes", ""},
+	{"DeleteRoute", func(ctx context.Context, c *client.Client) (any, error) { return out(c.DeleteRoute(ctx, "chat")) }, "DELETE", "/v1/routes/chat", ""},
+	{"ReportRoute", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ReportRoute(ctx, "chat", client.RouteReport{Generation: 7, Model: "gpt-5", Items: []client.RouteOutcome{
+			{Target: "a", Model: "gpt-5", Version: 2, OK: 1, Credential: 2, Quota: 3, RateLimit: 4, Transient: 5, Connections: 5, Retries: 6, RetryAfterMS: 7, P99MS: 8, Lease: 9}}}))
+	}, "POST", "/v1/routes/chat/report", `{"generation":7,"model":"gpt-5","items":[{"target":"a","model":"gpt-5","version":2,"ok":1,"credential":2,"quota":3,"rate_limit":4,"transient":5,"connections":5,"retries":6,"retry_after_ms":7,"p99_ms":8,"lease":9}]}`},
 	{"CreateWebhook", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.CreateWebhook(ctx, client.CreateWebhookInput{URL: "https://hooks.example.com/", Types: []string{"node.down"}}))
 	}, "POST", "/v1/webhooks", `{"url":"https://hooks.example.com/","types":["node.down"]}`},

@@ -78,6 +78,8 @@ const (
 	codeProviderVersion = "secret_versions"
 	codeSecretRevision  = "secret_revisions"
 	codeSecretChange    = "secret_changes"
+	codeRoute           = "routes"
+	codeRouteHealth     = "route_health"
 
 	codeAuthentication = "row_authentication"
 )

@@ -45,6 +45,7 @@ type Driver interface {
 	DeliveryDriver
 	JournalHeadDriver
 	ProviderSecretDriver
+	RouteDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -238,6 +239,22 @@ type ProviderSecretDriver interface {
 	// out.
 	AddSecretOutcomes(context.Context, AddSecretOutcomesParams) error
 	SecretOutcomes(context.Context, SecretOutcomesParams) ([]*SecretOutcomeRow, error)
+}
+
+// RouteDriver is the part of Driver for routes over providers.
+type RouteDriver interface {
+	Route(context.Context, RouteParams) (*RouteRow, error)
+	// ListRoutes returns them in the order of their names.
+	ListRoutes(context.Context, ListRoutesParams) ([]*RouteRow, error)
+	// PutRoute and PutRouteHealth store what follows a revision, ErrStale when
+	// that is not the present one; or the first one, ErrExists when there is one.
+	PutRoute(context.Context, PutRouteParams) error
+	// DeleteRoute removes its health too.
+	DeleteRoute(context.Context, DeleteRouteParams) error
+	// RouteHealth: ErrMissing when nothing was reported yet.
+	RouteHealth(context.Context, RouteParams) (*RouteHealthRow, error)
+	// PutRouteHealth: ErrMissing when the route is gone.
+	PutRouteHealth(context.Context, PutRouteHealthParams) error
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

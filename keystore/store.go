@@ -28,6 +28,7 @@ var (
 	_ kms.Policies        = (*Store)(nil)
 	_ kms.Webhooks        = (*Store)(nil)
 	_ kms.Deliveries      = (*Store)(nil)
+	_ kms.ProviderRoutes  = (*Store)(nil)
 	_ kms.SystemSecrets   = (*Store)(nil)
 	_ kms.Idempotency     = (*Store)(nil)
 	_ kms.Trail           = (*Store)(nil)
@@ -53,6 +54,8 @@ const (
 	ObjectDelivery       Object = "delivery"
 	ObjectJournalHead    Object = "head of a journal"
 	ObjectProviderSecret Object = "provider secret"
+	ObjectRoute          Object = "route"
+	ObjectRouteHealth    Object = "health of a route"
 	ObjectSystemSecret   Object = "system secret"
 	ObjectClaim          Object = "idempotency record"
 

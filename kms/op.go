@@ -110,6 +110,15 @@ const (
 	OpLogout   Op = "logout"
 )
 
+// The operations on routes over providers.
+const (
+	OpPutRoute    Op = "put-route"
+	OpReadRoute   Op = "read-route" // with the order to use now
+	OpListRoutes  Op = "list-routes"
+	OpDeleteRoute Op = "delete-route"
+	OpReportRoute Op = "report-route"
+)
+
 // What the service's keeper does on its own account.
 const (
 	OpKeeperAdvanceSecret  Op = "keeper-advance-secret"  // takes a rollout on
@@ -159,7 +168,7 @@ type OpInfo struct {
 	Op    Op
 	Class OpClass
 	// Family is the first part of the scope that allows the operation:
-	// "key", "secret", "tenant" (administration inside a tenant) or "operator".
+	// "key", "secret", "route", "tenant" (administration inside a tenant) or "operator".
 	Family string
 	// Usage is what the key must have been made for; "" when any will do.
 	Usage Usage
@@ -268,6 +277,11 @@ var ops = []OpInfo{
 	{Op: OpLogin, Class: ClassRead, Family: "self"},
 	{Op: OpReadSelf, Class: ClassRead, Family: "self"},
 	{Op: OpLogout, Class: ClassRead, Family: "self"},
+	{Op: OpPutRoute, Class: ClassManage, Family: "route", Changes: true},
+	{Op: OpReadRoute, Class: ClassRead, Family: "route"},
+	{Op: OpListRoutes, Class: ClassRead, Family: "route"},
+	{Op: OpDeleteRoute, Class: ClassManage, Family: "route", Changes: true},
+	{Op: OpReportRoute, Class: ClassReport, Family: "route"},
 	{Op: OpKeeperAdvanceSecret, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpKeeperRollbackSecret, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpKeeperDestroySecret, Class: ClassDestroy, Family: "keeper", Changes: true},

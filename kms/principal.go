@@ -165,7 +165,7 @@ func knownScope(family, operation string) bool {
 		if operation == "*" || operation == "use" || operation == "manage" {
 			return true
 		}
-	case "secret":
+	case "secret", "route":
 		if classes(family, operation) != nil {
 			return true
 		}
@@ -227,8 +227,11 @@ func covers(family, have, want string) bool {
 // classes are the classes of operations that the operation of a scope stands
 // for; nil for a single operation and for "admin", which stands for all.
 func classes(family, operation string) []OpClass {
-	if family == "secret" {
+	switch family {
+	case "secret":
 		return secretClasses[operation]
+	case "route":
+		return routeClasses[operation]
 	}
 	switch operation {
 	case "*":
@@ -263,6 +266,14 @@ var (
 		"manage":  {ClassRead, ClassCreate, ClassManage},
 		"destroy": {ClassDestroy},
 		"report":  {ClassReport},
+	}
+
+	// Of routes: gateways report, and get the order with the answer.
+	routeClasses = map[string][]OpClass{
+		"*":      {ClassRead, ClassManage, ClassReport},
+		"read":   {ClassRead},
+		"manage": {ClassRead, ClassManage},
+		"report": {ClassReport},
 	}
 )
 

@@ -1,6 +1,8 @@
 package kms
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"uuid"
@@ -46,9 +48,6 @@ type RouteTarget struct {
 	// Weight is the part of the calls that it gets while all is well, in
 	// hundredths.
 	Weight uint32
-	// Validate tells whether its key is tried out against the provider's list
-	// of models when it is written and after it was refused.
-	Validate bool
 }
 
 // AuthBearer is the AuthHeader of most providers.
@@ -70,6 +69,9 @@ const (
 	MaxRouteReportItems = 100
 )
 
+// maxRouteLatency bounds a reported latency: longer than any provider answers.
+const maxRouteLatency = time.Hour
+
 // ValidRouteName tells whether s can name a route: 1 to MaxRouteName lower-case
 // letters, digits and -_.
 func ValidRouteName(s string) bool { return ValidProvider(s) && s != "." && s != ".." }
@@ -85,206 +87,118 @@ func ValidModel(s string) bool {
 	return len(s) > 0 && len(s) <= MaxModel
 }
 
-// Target returns the target of a name, nil when there is none.
-func (r *ProviderRoute) Target(name string) *RouteTarget {
+// validWord tells whether s is a region, a capability or the like: 1 to most
+// lower-case letters, digits and -.
+func validWord(s string, most int) bool {
+	for i := range len(s) {
+		if c := s[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return len(s) > 0 && len(s) <= most
+}
+
+// validHeader tells whether s can be an AuthHeader.
+func validHeader(s string) bool { return s == AuthBearer || validWord(s, MaxRouteName) }
+
+// Check checks a route; the addresses of its targets are for others to check.
+func (r *ProviderRoute) Check() error {
+	switch {
+	case !ValidRouteName(r.Name):
+		return Errorf(KindInvalidArgument, "name: must be 1 to %d lower-case letters, digits and -_.", MaxRouteName)
+	case len(r.Models) == 0 || len(r.Models) > MaxRouteModels:
+		return Errorf(KindInvalidArgument, "models: must be 1 to %d", MaxRouteModels)
+	case !validHeader(r.AuthHeader):
+		return Errorf(KindInvalidArgument, "auth_header: must be %q or the lower-case name of a header", AuthBearer)
+	case r.Residency != "" && !validWord(r.Residency, MaxRegion):
+		return Errorf(KindInvalidArgument, "residency: must be at most %d lower-case letters, digits and -", MaxRegion)
+	case len(r.Targets) == 0 || len(r.Targets) > MaxRouteTargets:
+		return Errorf(KindInvalidArgument, "fallbacks: a route has at most %d targets in all", MaxRouteTargets)
+	}
+	for i, m := range r.Models {
+		if !ValidModel(m) || slices.Contains(r.Models[:i], m) {
+			return Errorf(KindInvalidArgument, "models[%d]: must be 1 to %d visible ASCII characters without quotes, and not given twice", i, MaxModel)
+		}
+	}
+	weight := uint32(0)
 	for i := range r.Targets {
-		if r.Targets[i].Name == name {
-			return &r.Targets[i]
+		if err := r.checkTarget(i); err != nil {
+			return err
+		}
+		weight += min(r.Targets[i].Weight, 101)
+	}
+	if weight != 100 {
+		return Errorf(KindInvalidArgument, "weights: must add up to 100")
+	}
+	return nil
+}
+
+// field names a target in messages as the API does.
+func (r *ProviderRoute) field(i int) string {
+	switch {
+	case i == 0:
+		return "primary"
+	case r.LastResort && i == len(r.Targets)-1:
+		return "local_last_resort"
+	}
+	return "fallbacks[" + strconv.Itoa(i-1) + "]"
+}
+
+func (r *ProviderRoute) checkTarget(i int) error {
+	t, field := &r.Targets[i], r.field(i)
+	switch {
+	case !ValidProvider(t.Name) || r.Target(t.Name) != t:
+		return Errorf(KindInvalidArgument, "%s.name: must be 1 to %d lower-case letters, digits and -_., and not another's", field, MaxProvider)
+	case !ValidProvider(t.Provider):
+		return Errorf(KindInvalidArgument, "%s.provider: must be 1 to %d lower-case letters, digits and -_.", field, MaxProvider)
+	case t.BaseURL == "" || len(t.BaseURL) > MaxBaseURL || strings.ContainsAny(t.BaseURL, "?#"):
+		// A key in a query would be in every log on the way.
+		return Errorf(KindInvalidArgument, "%s.base_url: must have 1 to %d bytes and no query", field, MaxBaseURL)
+	case !validWord(t.Region, MaxRegion):
+		return Errorf(KindInvalidArgument, "%s.region: must be 1 to %d lower-case letters, digits and -", field, MaxRegion)
+	case t.RetentionDays < 0 || t.RetentionDays > MaxRetentionDays:
+		return Errorf(KindInvalidArgument, "%s.retention_days: must be 0 to %d", field, MaxRetentionDays)
+	case len(t.Capabilities) > MaxCapabilities:
+		return Errorf(KindInvalidArgument, "%s.capabilities: at most %d", field, MaxCapabilities)
+	case t.Secret != "" && !ValidSecretPath(t.Secret):
+		return errSecretPath(field + ".secret")
+	}
+	for j, c := range t.Capabilities {
+		if !validWord(c, MaxRegion) || slices.Contains(t.Capabilities[:j], c) {
+			return Errorf(KindInvalidArgument, "%s.capabilities[%d]: must be 1 to %d lower-case letters, digits and -, and not given twice", field, j, MaxRegion)
+		}
+	}
+	return r.checkWidening(i)
+}
+
+// checkWidening refuses a target that may do more with a call than the primary:
+// nobody would notice that calls went there.
+func (r *ProviderRoute) checkWidening(i int) error {
+	t, primary, field := &r.Targets[i], &r.Targets[0], r.field(i)
+	switch {
+	case r.Residency != "" && t.Region != r.Residency && !strings.HasPrefix(t.Region, r.Residency+"-"):
+		return Errorf(KindInvalidArgument, "%s.region: is not in the residency of the route", field)
+	case r.Residency == "" && t.Region != primary.Region:
+		return Errorf(KindInvalidArgument, "%s.region: is another than the primary's; name a residency that holds both", field)
+	case t.RetentionDays > primary.RetentionDays:
+		return Errorf(KindInvalidArgument, "%s.retention_days: is longer than the primary's", field)
+	}
+	for _, c := range t.Capabilities {
+		if !slices.Contains(primary.Capabilities, c) {
+			return Errorf(KindInvalidArgument, "%s.capabilities: the primary has no %s", field, c)
 		}
 	}
 	return nil
 }
 
-// TargetState says how much of its calls a target gets.
-type TargetState string
-
-// The states of a target. A SUSPECT one gets less, an UNHEALTHY one less and
-// less and then nothing, a RECOVERING one more and more.
-const (
-	TargetHealthy    TargetState = "healthy"
-	TargetSuspect    TargetState = "suspect"
-	TargetUnhealthy  TargetState = "unhealthy"
-	TargetRecovering TargetState = "recovering"
-)
-
-// TargetStates returns the states. The caller must not change them.
-func TargetStates() []TargetState {
-	return []TargetState{TargetHealthy, TargetSuspect, TargetUnhealthy, TargetRecovering}
+// Target returns the target of a name, nil when there is none.
+func (r *ProviderRoute) Target(name string) *RouteTarget {
+	if i := r.index(name); i >= 0 {
+		return &r.Targets[i]
+	}
+	return nil
 }
 
-// TargetCause says what took a target's calls away.
-type TargetCause string
-
-// The causes. Only CauseEndpoint, CauseLatency and CauseProbe are faults of the
-// endpoint.
-const (
-	CauseEndpoint  TargetCause = "endpoint"
-	CauseLatency   TargetCause = "latency"
-	CauseProbe     TargetCause = "probe"
-	CauseRateLimit TargetCause = "rate_limit"
-	CauseKey       TargetCause = "key"
-)
-
-// ProviderKeyState is what is known of a version of a key.
-type ProviderKeyState string
-
-// The states of a key.
-const (
-	KeyOK        ProviderKeyState = "ok"
-	KeyRefused   ProviderKeyState = "refused"   // some calls, not enough to call it invalid
-	KeyInvalid   ProviderKeyState = "invalid"   // the provider takes it no more
-	KeyExhausted ProviderKeyState = "exhausted" // its account is out of money
-)
-
-// RouteReason says why a target has its place and weight.
-type RouteReason string
-
-// The reasons.
-const (
-	RouteHealthy      RouteReason = "healthy"
-	RouteSuspect      RouteReason = "suspect"
-	RouteBreakerOpen  RouteReason = "breaker_open"
-	RouteHalfOpen     RouteReason = "half_open"
-	RouteProbeDown    RouteReason = "probe_down"
-	RouteLatency      RouteReason = "latency"
-	RouteRateLimited  RouteReason = "rate_limited"
-	RouteCooling      RouteReason = "cooling"
-	RouteKeyInvalid   RouteReason = "key_invalid"
-	RouteKeyExhausted RouteReason = "key_exhausted"
-	RouteKeyMissing   RouteReason = "key_missing"
-	RouteSwitching    RouteReason = "switching"
-	RouteFailback     RouteReason = "failback"
-	RouteStandsIn     RouteReason = "stands_in" // it has a part of another's calls
-	RouteLastResort   RouteReason = "last_resort"
-	RoutePanic        RouteReason = "panic"
-)
-
-// RouteReasons returns the reasons. The caller must not change them.
-func RouteReasons() []RouteReason {
-	return []RouteReason{RouteHealthy, RouteSuspect, RouteBreakerOpen, RouteHalfOpen, RouteProbeDown, RouteLatency, RouteRateLimited, RouteCooling,
-		RouteKeyInvalid, RouteKeyExhausted, RouteKeyMissing, RouteSwitching, RouteFailback, RouteStandsIn, RouteLastResort, RoutePanic}
-}
-
-// RouteOutcome counts what calls of a model over a target with a version of its
-// key came to since the last report. The classes are those of client/outcome.
-type RouteOutcome struct {
-	Target  string
-	Model   string
-	Version uint32 // 0: the target needs no key
-	OK      int64
-	// Credential and Quota are about the key, RateLimit about key and model,
-	// Transient about the endpoint.
-	Credential, Quota, RateLimit, Transient int64
-	// Connections are those of Transient that got no answer at all.
-	Connections int64
-	// Retries are those of the calls that had failed on another target before.
-	Retries int64
-	// RetryAfter is the longest that the provider asked to wait; 0: it did not.
-	RetryAfter time.Duration
-	// P99 is the latency that 99 of 100 calls stayed below; 0: not measured.
-	P99 time.Duration
-	// Lease is the lease under which the call was made: see RouteChoice.Lease.
-	Lease uint64
-}
-
-// Calls is how many calls an outcome counts.
-func (o *RouteOutcome) Calls() int64 {
-	return o.OK + o.Credential + o.Quota + o.RateLimit + o.Transient
-}
-
-// RouteReport is what a gateway tells of a route.
-type RouteReport struct {
-	// Generation is that of the order by which the calls were made. What is
-	// older than a target's last transition says nothing of its endpoint now.
-	Generation uint64
-	Outcomes   []RouteOutcome
-}
-
-// RouteOrder is how to spread calls now.
-type RouteOrder struct {
-	// Generation grows with every transition of a target.
-	Generation uint64
-	// Choices are all targets, the best first; never empty.
-	Choices []RouteChoice
-	// Panic tells that no target is good: then they are tried one at a time.
-	Panic bool
-	// Retries is how many calls the reporter may try on a second target until
-	// its next report, each once. Only reports are granted any.
-	Retries int
-	// RetryAfter is when an order may be better, in a panic.
-	RetryAfter time.Duration
-}
-
-// RouteChoice is a target in an order.
-type RouteChoice struct {
-	Target  string
-	Weight  uint32 // of the first attempts, in hundredths
-	Reasons []RouteReason
-	State   TargetState
-	Cause   TargetCause // "" of a healthy one
-	Since   time.Time   // of the state
-	// Endpoint is the health of the endpoint alone, which no key spoils.
-	Endpoint TargetState
-	Breaker  BreakerState
-	// Until is when an unhealthy one is tried again.
-	Until time.Time
-	Keys  []RouteKey
-	Cools []RouteCool
-	// Lease lets its holder make one call to a target that gets none, until
-	// LeaseUntil, and report it under this number; 0: none.
-	Lease      uint64
-	LeaseUntil time.Time
-}
-
-// RouteKey is what is known of a version of a target's key.
-type RouteKey struct {
-	Version uint32
-	State   ProviderKeyState
-	Until   time.Time // when it may be tried again; zero: now
-}
-
-// RouteCool says that a version of a key must leave a model alone for a while.
-type RouteCool struct {
-	Version uint32
-	Model   string
-	Until   time.Time
-}
-
-// RouteKeys are the versions of a target's key that may be used now.
-type RouteKeys struct {
-	Needed   bool // false: the target needs no key
-	Versions []uint32
-}
-
-// RouteView is what a decision on a route is made from beside its health.
-type RouteView struct {
-	Route *ProviderRoute
-	Now   time.Time
-	Model string // whose order is asked for; "": of the route as a whole
-	// Keys are by the target's name.
-	Keys map[string]RouteKeys
-	// Down are the targets whose endpoint the service does not reach.
-	Down map[string]bool
-}
-
-// RouteEvent is a transition that people are told of.
-type RouteEvent struct {
-	Type       EventType
-	Target     string
-	Cause      TargetCause
-	Version    uint32 // of the key that it is about; 0: none
-	Share      uint32 // of its calls that the target gets now, in hundredths
-	Generation uint64
-}
-
-// RouteHealth decides on the health of routes. Its functions are pure: health is
-// a document that only they read, nil for a route that nothing is known of.
-type RouteHealth interface {
-	// Order returns the order at a time. Nothing is granted.
-	Order(v *RouteView, health []byte) (RouteOrder, error)
-	// Report takes a report, and returns the next health, and the order with
-	// what is granted to the reporter.
-	Report(v *RouteView, health []byte, in *RouteReport) (next []byte, order RouteOrder, events []RouteEvent, err error)
-	// Validated takes what trying a version of a target's key out came to.
-	Validated(v *RouteView, health []byte, target string, version uint32, state ProviderKeyState) (next []byte, events []RouteEvent, err error)
+func (r *ProviderRoute) index(name string) int {
+	return slices.IndexFunc(r.Targets, func(t RouteTarget) bool { return t.Name == name })
 }

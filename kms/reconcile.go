@@ -72,6 +72,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 	case OpCreateSecret, OpUpdateSecret, OpDeleteSecret, OpAddSecretVersion, OpActivateSecret, OpRollbackSecret, OpDisableSecret,
 		OpDestroySecret, OpRestoreSecret, OpKeeperAdvanceSecret, OpKeeperRollbackSecret, OpKeeperDestroySecret:
 		return s.foundSecret(ctx, e)
+	case OpPutRoute, OpDeleteRoute:
+		return s.foundRoute(ctx, e)
 	case OpSetSecretGrants:
 		return OutcomeFoundUnknown // some of the credentials may have been changed
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:

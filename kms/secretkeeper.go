@@ -34,28 +34,9 @@ func (s *Service) ReportSecrets(ctx context.Context, t *Ticket, list []SecretOut
 			}
 			return nil
 		},
-		store: func(ctx context.Context, t *Ticket) error {
-			var counted []SecretOutcome
-			for _, o := range list {
-				secret, err := s.secrets.Secret(ctx, t.By.Tenant.ID, o.Secret)
-				switch {
-				case err != nil && KindOf(err) == KindNotFound:
-					continue
-				case err != nil:
-					return err
-				case !secret.running() || o.Version != secret.Rollout.From && o.Version != secret.Rollout.To ||
-					!t.By.AllowedSecret(OpFetchSecrets, secret.Path):
-					continue
-				}
-				counted = append(counted, o)
-				if o.Version == secret.Rollout.To && o.Credential > 0 {
-					failing = append(failing, secret)
-				}
-			}
-			if len(counted) == 0 {
-				return nil
-			}
-			return s.secrets.AddOutcomes(ctx, t.By.Tenant.ID, counted)
+		store: func(ctx context.Context, t *Ticket) (err error) {
+			failing, err = s.countOutcomes(ctx, t, list)
+			return err
 		}})
 	if err != nil {
 		return err
@@ -64,6 +45,32 @@ func (s *Service) ReportSecrets(ctx context.Context, t *Ticket, list []SecretOut
 		s.guardRollout(ctx, t.By.Tenant, secret)
 	}
 	return nil
+}
+
+// countOutcomes counts what is about the versions of running rollouts of secrets
+// that the caller may read, and returns those whose new version was refused.
+func (s *Service) countOutcomes(ctx context.Context, t *Ticket, list []SecretOutcome) (failing []*ProviderSecret, err error) {
+	var counted []SecretOutcome
+	for _, o := range list {
+		secret, err := s.secrets.Secret(ctx, t.By.Tenant.ID, o.Secret)
+		switch {
+		case err != nil && KindOf(err) == KindNotFound:
+			continue
+		case err != nil:
+			return nil, err
+		case !secret.running() || o.Version != secret.Rollout.From && o.Version != secret.Rollout.To ||
+			!t.By.AllowedSecret(OpFetchSecrets, secret.Path):
+			continue
+		}
+		counted = append(counted, o)
+		if o.Version == secret.Rollout.To && o.Credential > 0 {
+			failing = append(failing, secret)
+		}
+	}
+	if len(counted) == 0 {
+		return nil, nil
+	}
+	return failing, s.secrets.AddOutcomes(ctx, t.By.Tenant.ID, counted)
 }
 
 // guardRollout rolls a rollout back whose new version fails. What keeps it from

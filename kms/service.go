@@ -60,6 +60,9 @@ type Service struct {
 	watches     *watchHub
 	events      Events
 
+	routes  ProviderRoutes
+	routing RouteHealth
+
 	nonces    *nonceMeter
 	rotations chan DueKey
 	quota     Quota
@@ -116,6 +119,8 @@ type Config struct {
 	Secrets     ProviderSecrets
 	SecretTimes func() SecretTimes // nil: the defaults
 	Events      Events
+	Routes      ProviderRoutes
+	RouteHealth RouteHealth
 
 	Quota     Quota
 	Accounts  QuotaAccounts
@@ -144,6 +149,7 @@ func NewService(c Config) *Service {
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 		secrets: c.Secrets, policyTimes: c.SecretTimes, dataKeys: newDataKeyCache(), events: c.Events,
+		routes: c.Routes, routing: c.RouteHealth,
 	}
 	s.watches = newWatchHub(s)
 	return s

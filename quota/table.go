@@ -62,6 +62,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpFetchSecrets:  1,
 	kms.OpWatchSecrets:  1,
 	kms.OpReportSecrets: 1,
+	kms.OpReportRoute:   1,
 
 	// Reading one object's metadata.
 	kms.OpPublic:         1,
@@ -77,6 +78,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadQuotas:     2,
 	kms.OpReadWebhook:    1,
 	kms.OpReadSecret:     1,
+	kms.OpReadRoute:      1,
 	kms.OpReadRequest:    1,
 	kms.OpLogin:          1,
 	kms.OpReadSelf:       1,
@@ -90,6 +92,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpListKeys:    2,
 	kms.OpListAliases: 2,
 	kms.OpListSecrets: 2,
+	kms.OpListRoutes:  2,
 
 	kms.OpReadSecretGrants: 2,
 
@@ -144,6 +147,8 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpDestroySecret:    5,
 	kms.OpRestoreSecret:    5,
 	kms.OpSetSecretGrants:  5,
+	kms.OpPutRoute:         5,
+	kms.OpDeleteRoute:      5,
 
 	kms.OpKeeperAdvanceSecret:  5,
 	kms.OpKeeperRollbackSecret: 5,

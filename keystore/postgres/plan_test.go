@@ -71,6 +71,10 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, i, 'llm/' || i, 'changed', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"secret_outcomes": `INSERT INTO secret_outcomes (tenant, secret_id, version, ok, credential, quota, rate_limit, transient)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 1, 0, 0, 0, 0, 0 FROM generate_series(1, $1) i`,
+	"routes": `INSERT INTO routes (tenant, name, document, revision)
+		SELECT md5((i / 10)::text)::uuid, 'route-' || i, '{}', 1 FROM generate_series(1, $1) i`,
+	"route_health": `INSERT INTO route_health (tenant, name, route, document, revision)
+		SELECT md5((i / 10)::text)::uuid, 'route-' || i, md5(i::text)::uuid, '{}', 1 FROM generate_series(1, $1) i`,
 	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"audit_entries": `INSERT INTO audit_entries (ordinal, node, sequence, tenant, time, request, project, component, op, key_id,

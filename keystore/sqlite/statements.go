@@ -20,6 +20,7 @@ var (
 		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntriesAt, anyAuditEntriesAt, selectUsage, selectUsageOfAll,
 		selectProviderSecret, selectProviderSecretID, listProviderSecrets, selectDueProviderSecrets,
 		selectSecretRevision, selectSecretChanges, selectSecretOutcomes,
+		selectRoute, listRoutes, selectRouteHealth,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -32,6 +33,7 @@ var (
 		insertDelivery, dropDeliveries, claimDeliveries, retryDelivery, endDelivery, deleteDelivery, deleteEndedDeliveries,
 		insertProviderSecret, updateProviderSecret, insertProviderVersion, deleteProviderVersion,
 		putSecretRevision, insertSecretChange, dropSecretChanges, deleteSecretChanges, addSecretOutcome, deleteSecretOutcomes,
+		insertRoute, updateRoute, deleteRoute, insertRouteHealth, updateRouteHealth, deleteRouteHealth,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

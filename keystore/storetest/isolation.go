@@ -22,6 +22,7 @@ type objects struct {
 	claim      kms.IdempotencyKey
 	webhook    *kms.Webhook
 	secret     *kms.ProviderSecret
+	route      *kms.ProviderRoute
 	request    uuid.UUID
 }
 
@@ -127,6 +128,18 @@ var reaching = map[string][]attempt{
 		_, err := s.SecretByPath(ctx, tenant.ID, o.secret.Path)
 		return err
 	}},
+	"Route": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Route(ctx, tenant.ID, o.route.Name)
+		return err
+	}},
+	"DeleteRoute": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.DeleteRoute(ctx, tenant.ID, o.route.Name)
+	}},
+	"SetHealthOfRoute": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		r := *o.route
+		r.Tenant = tenant.ID
+		return s.SetHealthOfRoute(ctx, &r, []byte("{}"), 0)
+	}},
 	"RequestRecord": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		_, err := s.RequestRecord(ctx, tenant.ID, o.request)
 		return err
@@ -198,6 +211,9 @@ var withoutTenant = map[string]string{
 	"FollowSecrets":               "reads and writes nothing",
 	"AddOutcomes":                 "says nothing of what it found: AnotherTenantsSecretIsNotChanged",
 	"Outcomes":                    "says nothing of what it found: AnotherTenantsSecretIsNotChanged",
+	"PutRoute":                    "of the own tenant: AnotherTenantsRouteIsNotChanged",
+	"ListRoutes":                  "ListsHoldTheTenantsOwnObjects",
+	"HealthOfRoute":               "says nothing of what it found: AnotherTenantsRouteIsNotChanged",
 	"CreateWebhook":               "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListWebhooks":                "ListsHoldTheTenantsOwnObjects",
 	"Enqueue":                     "says nothing of what it found: AnotherTenantsWebhookGetsNothing",
@@ -222,7 +238,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	theirs := makeObjects(t, e, owner)
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
-		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"),
+		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"), route: sampleRoute(owner.ID, "missing"),
 		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"}, request: uuid.NewV7(),
 	}
 
@@ -284,6 +300,9 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		if list, _, err := e.ListSecrets(ctx, intruder.ID, "", page); err != nil || len(list) != 0 {
 			t.Errorf("ListSecrets = %v, %v", list, err)
 		}
+		if list, _, err := e.ListRoutes(ctx, intruder.ID, page); err != nil || len(list) != 0 {
+			t.Errorf("ListRoutes = %v, %v", list, err)
+		}
 		if list, _, err := e.ListWebhooks(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListWebhooks = %v, %v", list, err)
 		}
@@ -314,6 +333,23 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 			t.Errorf("the secret is now %+v, %v", got, err)
 		}
 	})
+	t.Run("AnotherTenantsRouteIsNotChanged", func(t *testing.T) {
+		r := *theirs.route
+		r.Tenant, r.Residency, r.Revision = intruder.ID, "us", r.Revision+1
+		wantKind(t, "PutRoute", e.PutRoute(ctx, &r), kms.KindInvalidArgument) // no target is in it
+		r.Residency = theirs.route.Residency
+		wantKind(t, "PutRoute", e.PutRoute(ctx, &r), kms.KindPreconditionFailed)
+		wantKind(t, "SetHealthOfRoute", e.SetHealthOfRoute(ctx, &r, []byte("{}"), 1), kms.KindPreconditionFailed)
+		if health, revision, err := e.HealthOfRoute(ctx, &r); err != nil || health != nil || revision != 0 {
+			t.Errorf("HealthOfRoute = %s, %d, %v", health, revision, err)
+		}
+		if got, err := e.Route(ctx, owner.ID, r.Name); err != nil || !reflect.DeepEqual(got, theirs.route) {
+			t.Errorf("the route is now %+v, %v", got, err)
+		}
+		if health, revision, err := e.HealthOfRoute(ctx, theirs.route); err != nil || string(health) != "{}" || revision != 1 {
+			t.Errorf("its health is now %s, %d, %v", health, revision, err)
+		}
+	})
 	t.Run("UnknownTenantIsNotFoundEverywhere", func(t *testing.T) { testUnknownTenant(t, e, missing.tenant) })
 }
 
@@ -329,6 +365,7 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	o.credential = e.credential(t, tenant.ID, "secret-credential")
 	o.webhook = e.webhook(t, tenant.ID)
 	o.secret = e.inRollout(t, e.secret(t, tenant.ID, "secret/path"))
+	o.route = e.route(t, tenant.ID, "secret-route")
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
 		t.Fatal(err)
@@ -365,6 +402,8 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 		"CreateCredential": func() error { return e.CreateCredential(ctx, sampleCredential(missing.ID, "any")) },
 		"CreateSecret":     func() error { return e.CreateSecret(ctx, sampleSecret(missing.ID, "any")) },
 		"ListSecrets":      func() error { _, _, err := e.ListSecrets(ctx, missing.ID, "", page); return err },
+		"PutRoute":         func() error { return e.PutRoute(ctx, sampleRoute(missing.ID, "any")) },
+		"ListRoutes":       func() error { _, _, err := e.ListRoutes(ctx, missing.ID, page); return err },
 		"CreateWebhook":    func() error { return e.CreateWebhook(ctx, sampleWebhook(missing.ID)) },
 		"ListWebhooks":     func() error { _, _, err := e.ListWebhooks(ctx, missing.ID, page); return err },
 		"ListCredentials":  func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },

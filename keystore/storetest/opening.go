@@ -179,7 +179,21 @@ var unopened = map[string]func(context.Context, *env) error{
 	},
 	"DisableWebhook": func(ctx context.Context, e *env) error { return e.DisableWebhook(ctx, unopenedID, unopenedID, 1) },
 	"DeleteWebhook":  func(ctx context.Context, e *env) error { return e.DeleteWebhook(ctx, unopenedID, unopenedID) },
-	"Enqueue":        func(ctx context.Context, e *env) error { _, err := e.Enqueue(ctx, unopenedID, nil); return err },
+	"Route":          func(ctx context.Context, e *env) error { _, err := e.Route(ctx, unopenedID, "early"); return err },
+	"ListRoutes": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListRoutes(ctx, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"PutRoute":    func(ctx context.Context, e *env) error { return e.PutRoute(ctx, sampleRoute(unopenedID, "early")) },
+	"DeleteRoute": func(ctx context.Context, e *env) error { return e.DeleteRoute(ctx, unopenedID, "early") },
+	"HealthOfRoute": func(ctx context.Context, e *env) error {
+		_, _, err := e.HealthOfRoute(ctx, sampleRoute(unopenedID, "early"))
+		return err
+	},
+	"SetHealthOfRoute": func(ctx context.Context, e *env) error {
+		return e.SetHealthOfRoute(ctx, sampleRoute(unopenedID, "early"), []byte("{}"), 0)
+	},
+	"Enqueue": func(ctx context.Context, e *env) error { _, err := e.Enqueue(ctx, unopenedID, nil); return err },
 	"ClaimDeliveries": func(ctx context.Context, e *env) error {
 		_, err := e.ClaimDeliveries(ctx, time.Minute, nil, 1)
 		return err
@@ -360,7 +374,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision": // there were none
+		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

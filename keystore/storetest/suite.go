@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Webhooks", testWebhooks},
 		{"Deliveries", testDeliveries},
 		{"Secrets", testSecrets},
+		{"Routes", testRoutes},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

@@ -23,6 +23,7 @@ type scene struct {
 	deleted             *kms.Tenant
 	webhook             *kms.Webhook
 	secret              *kms.ProviderSecret
+	route               *kms.ProviderRoute
 	prefix              string
 }
 
@@ -89,6 +90,7 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	e.enqueue(t, sampleDelivery(s.webhook, ""))
 	s.secret = e.inRollout(t, e.secret(t, s.tenant.ID, prefix+"/secret"))
 	must(e.AddOutcomes(ctx, s.tenant.ID, []kms.SecretOutcome{{Secret: s.secret.ID, Version: 2, OK: 1}}))
+	s.route = e.route(t, s.tenant.ID, prefix+"-route")
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -195,6 +197,10 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.SecretsRevision(ctx, tenant)
 			return err
 		}, []string{"provider", "value"}},
+		"route": {"routes", "name", s.route.Name, func(ctx context.Context, e *env) error {
+			_, err := e.Route(ctx, tenant, s.route.Name)
+			return err
+		}, nil},
 		"policy": {"policies", "version", int64(s.policy.Version), func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, s.policy.Version)
 			return err
@@ -250,6 +256,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["webhook"] = held["webhook"] || w.ID == s.webhook.ID
 	}
 	wantList(t, "ListWebhooks", err)
+	routes, _, err := e.ListRoutes(ctx, s.tenant.ID, page)
+	for _, r := range routes {
+		held["route"] = held["route"] || r.ID == s.route.ID
+	}
+	wantList(t, "ListRoutes", err)
 	secrets, _, err := e.ListSecrets(ctx, s.tenant.ID, "", page)
 	for _, p := range secrets {
 		held["provider"] = held["provider"] || p.ID == s.secret.ID
@@ -364,6 +375,14 @@ func (s *scene) tamperings(other *scene) []tampering {
 		}},
 		{victim: "value", column: "tenant", value: theirs[:]},
 		{victim: "value", column: "secret_id", value: id[:]},
+		{victim: "route", column: "tenant", value: theirs[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Route(ctx, other.tenant.ID, s.route.Name)
+			return err
+		}},
+		{victim: "route", column: "name", value: "another-route", moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Route(ctx, s.tenant.ID, "another-route")
+			return err
+		}},
 		{victim: "policy", column: "version", value: int64(9), moves: true, elsewhere: func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, 9)
 			return err
@@ -376,6 +395,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 		"due": micro(time.Hour), "revision": int64(9)})...)
 	list = append(list, text("value", map[string]any{"number": int64(7), "data_key": []byte("another"), "value": []byte("another")})...)
 	list = append(list, text("revision", map[string]any{"revision": int64(9)})...)
+	list = append(list, text("route", map[string]any{"document": []byte(`{"models":["x"]}`), "revision": int64(9)})...)
 	list = append(list, text("policy", map[string]any{"document": []byte("another document"), "digest": make([]byte, 32), "comment": "other",
 		"created": micro(time.Second), "created_by": id[:]})...)
 	list = append(list, text("tenant", map[string]any{
@@ -412,7 +432,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": ""} {
+		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
@@ -438,6 +458,7 @@ var unauthenticated = map[string]string{
 	"secret_changes.*":         "TamperedChangesOfSecretsAreGaps",
 	"secret_outcomes.*":        "can end or hold up a rollout; who can write them could change nothing else",
 	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
+	"route_health.*":           "TamperedHealthIsForgotten",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",

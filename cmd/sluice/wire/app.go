@@ -22,6 +22,7 @@ import (
 	"github.com/sluice-kms/sluice/keystore/sqlite"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/notify"
+	"github.com/sluice-kms/sluice/provider"
 	"github.com/sluice-kms/sluice/quota"
 )
 
@@ -173,6 +174,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
 		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, Events: a.Events,
+		Routes: a.Store, RouteHealth: provider.Health{},
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives

@@ -56,7 +56,7 @@ const (
 const DemoTenant = "demo"
 
 // demoScopes let the demo credential do everything inside the demo tenant.
-var demoScopes = []string{"key:*", "key:manage", "key:destroy", "key:import", "secret:*", "secret:destroy", "tenant:admin", "usage:read", "audit:read", "debug"}
+var demoScopes = []string{"key:*", "key:manage", "key:destroy", "key:import", "secret:*", "secret:destroy", "route:*", "tenant:admin", "usage:read", "audit:read", "debug"}
 
 // Open makes what is missing in the folder and opens the service on it. Only
 // one process can have a folder open.

@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sluice-kms/sluice/keystore"
+)
+
+const (
+	selectRoute = `SELECT name, document, revision, mac, mac_version FROM routes WHERE tenant = $1 AND name = $2`
+	listRoutes  = `SELECT name, document, revision, mac, mac_version FROM routes WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`
+	insertRoute = `INSERT INTO routes (tenant, name, document, revision, mac, mac_version) VALUES ($1, $2, $3, $4, $5, $6)`
+	updateRoute = `UPDATE routes SET document = $3, revision = $4, mac = $5, mac_version = $6
+		WHERE tenant = $1 AND name = $2 AND revision = $4 - 1`
+	deleteRoute = `DELETE FROM routes WHERE tenant = $1 AND name = $2`
+
+	selectRouteHealth = `SELECT route, document, revision, mac, mac_version FROM route_health WHERE tenant = $1 AND name = $2`
+	insertRouteHealth = `INSERT INTO route_health (tenant, name, route, document, revision, mac, mac_version)
+		SELECT tenant, name, $3, $4, $5, $6, $7 FROM routes WHERE tenant = $1 AND name = $2`
+	updateRouteHealth = `UPDATE route_health SET route = $3, document = $4, revision = $5, mac = $6, mac_version = $7
+		WHERE tenant = $1 AND name = $2 AND revision = $5 - 1`
+	deleteRouteHealth = `DELETE FROM route_health WHERE tenant = $1 AND name = $2`
+)
+
+func routeTargets(r *keystore.RouteRow) []any {
+	return []any{&r.Name, &r.Document, &r.Revision, &r.Code.MAC, &r.Code.Version}
+}
+
+// Route implements keystore.RouteDriver.
+func (db *DB) Route(ctx context.Context, p keystore.RouteParams) (*keystore.RouteRow, error) {
+	var r keystore.RouteRow
+	return &r, db.row(ctx, p.Tenant, routeTargets(&r), selectRoute, id(p.Tenant), p.Name)
+}
+
+// ListRoutes implements keystore.RouteDriver.
+func (db *DB) ListRoutes(ctx context.Context, p keystore.ListRoutesParams) (all []*keystore.RouteRow, err error) {
+	err = db.list(ctx, p.Tenant, func(rows pgx.Rows) error {
+		r := new(keystore.RouteRow)
+		all = append(all, r)
+		return rows.Scan(routeTargets(r)...)
+	}, listRoutes, id(p.Tenant), p.After, p.Limit)
+	return all, err
+}
+
+// PutRoute implements keystore.RouteDriver.
+func (db *DB) PutRoute(ctx context.Context, p keystore.PutRouteParams) error {
+	r := &p.Route
+	statement, missing := updateRoute, keystore.ErrStale
+	if r.Revision == 1 {
+		statement, missing = insertRoute, keystore.ErrMissing
+	}
+	return db.write(ctx, r.Tenant, func(tx transaction) error {
+		return tx.execOne(ctx, missing, statement, id(r.Tenant), r.Name, r.Document, r.Revision, r.Code.MAC, codeVersion(r.Code))
+	})
+}
+
+// DeleteRoute implements keystore.RouteDriver.
+func (db *DB) DeleteRoute(ctx context.Context, p keystore.DeleteRouteParams) error {
+	return db.write(ctx, p.Tenant, func(tx transaction) error {
+		if _, err := tx.exec(ctx, deleteRouteHealth, id(p.Tenant), p.Name); err != nil {
+			return err
+		}
+		return tx.execOne(ctx, keystore.ErrMissing, deleteRoute, id(p.Tenant), p.Name)
+	})
+}
+
+// RouteHealth implements keystore.RouteDriver.
+func (db *DB) RouteHealth(ctx context.Context, p keystore.RouteParams) (*keystore.RouteHealthRow, error) {
+	var r keystore.RouteHealthRow
+	return &r, db.row(ctx, p.Tenant, []any{idColumn{&r.Route}, &r.Document, &r.Revision, &r.Code.MAC, &r.Code.Version},
+		selectRouteHealth, id(p.Tenant), p.Name)
+}
+
+// PutRouteHealth implements keystore.RouteDriver.
+func (db *DB) PutRouteHealth(ctx context.Context, p keystore.PutRouteHealthParams) error {
+	r := &p.Health
+	statement, missing := updateRouteHealth, keystore.ErrStale
+	if r.Revision == 1 {
+		statement, missing = insertRouteHealth, keystore.ErrMissing
+	}
+	return db.write(ctx, r.Tenant, func(tx transaction) error {
+		return tx.execOne(ctx, missing, statement, id(r.Tenant), r.Name, id(r.Route), r.Document, r.Revision, r.Code.MAC, codeVersion(r.Code))
+	})
+}
