@@ -140,6 +140,22 @@ func TestVaultFacadeDocumentIsRight(t *testing.T) {
 	}
 }
 
+// The document of routes shows what its examples print.
+func TestRoutesDocumentIsRight(t *testing.T) {
+	out := runExamples(t, "../../docs/routes.md")
+	for what, want := range map[string]int{
+		"one     100     healthy":           1,
+		"one     90      unhealthy  open":   2,
+		"two     10      healthy    closed": 2,
+		"breaker_open":                      2,
+		"State  deleted":                    1,
+	} {
+		if got := strings.Count(out, what); got != want {
+			t.Errorf("%q appears %d times, want %d, in\n%s", what, got, want, out)
+		}
+	}
+}
+
 // What the policy's document shows is what its examples print, and it names
 // every section of a policy.
 func TestPolicyDocumentIsRight(t *testing.T) {

@@ -55,6 +55,7 @@ which * stands for any characters:
   tenant:admin        administer the tenant's projects and credentials
   secret:read:llm/*   fetch the secrets whose paths begin with llm/
   secret:manage       manage secrets without fetching them
+  route:report        report what calls over routes came to, as gateways do
   usage:read          read usage
 
 It can also be a role, which stands for scopes:
@@ -77,7 +78,7 @@ tenants. Minting an operator's credential can take two: see --approval.`,
 	f.StringArrayVar(&networks, "network", nil, "`CIDR` of a network from which it may be used, repeated (default: from anywhere)")
 	f.StringVar(&file, "out", "", "write the token to this `FILE`, mode 0600, instead of printing it")
 	c.MarkFlagsMutuallyExclusive("expires-in", "expires-at")
-	choices(c, "scope", "key:*", "key:manage", "key:destroy", "key:sign:", "key:verify:", "key:encrypt:", "key:decrypt:", "key:mac:", "secret:read:", "secret:list", "secret:manage", "secret:destroy", "secret:report", "tenant:admin", "usage:read",
+	choices(c, "scope", "key:*", "key:manage", "key:destroy", "key:sign:", "key:verify:", "key:encrypt:", "key:decrypt:", "key:mac:", "secret:read:", "secret:list", "secret:manage", "secret:destroy", "secret:report", "route:read", "route:manage", "route:report", "tenant:admin", "usage:read",
 		"role:key-user", "role:key-user:", "role:tenant-admin", "role:operator-admin", "role:operator-auditor")
 	noCompletion(c, "project", "component", "expires-in", "expires-at", "network")
 	s := p.session(c)

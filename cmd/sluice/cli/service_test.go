@@ -67,6 +67,14 @@ const credentialFields = `"id":"01920000-0000-7000-8000-00000000000c","name":"ci
 "networks":["10.0.0.0/8"],"secrets":[{"created_at":"2026-01-02T03:04:05Z"},{"created_at":"2026-01-01T03:04:05Z","expires_at":"2026-01-03T03:04:05Z"}],
 "created_at":"2026-01-01T03:04:05Z","expires_at":"2030-01-01T00:00:00Z","revision":2,` + charge
 
+const route = `{"name":"chat","models":["gpt-5"],"primary":{"name":"one","provider":"openai","base_url":"https://one.example/v1","region":"eu-west-1","retention_days":30,"secret":"llm/one"},
+"fallbacks":[{"name":"two","provider":"azure-openai","base_url":"https://two.example","region":"eu","secret":"llm/two"}],
+"local_last_resort":{"name":"own","provider":"local","base_url":"https://own.example","region":"eu"},
+"weights":{"one":100},"auth_header":"authorization: bearer","residency":"eu","created_at":"2026-01-02T03:04:05Z","revision":2`
+
+const routeOrder = `{"generation":7,"targets":[{"target":"two","weight":70,"reasons":["healthy","stands_in"],"state":"healthy","since":"2026-01-02T03:04:05Z","endpoint":"healthy","breaker":"closed"},
+{"target":"one","weight":30,"reasons":["switching","half_open"],"state":"unhealthy","cause":"endpoint","since":"2026-01-02T03:04:05Z","endpoint":"unhealthy","breaker":"half-open","until":"2026-01-02T03:06:05Z","lease":3,"lease_until":"2026-01-02T03:07:05Z"}]`
+
 const webhook = `{"id":"01920000-0000-7000-8000-000000000010","url":"https://hooks.example.com/sluice","types":["quota.day_soft_limit"],"state":"ACTIVE","created_at":"2026-01-02T03:04:05Z","failing_since":"2026-01-03T03:04:05Z","revision":1`
 
 const approvalID = "01920000-0000-7000-8000-00000000000f"
@@ -205,6 +213,12 @@ var answers = map[string]string{
 	"PUT " + secretPath + "/grants":                               `{"grants":[],` + charge + `}`,
 	"POST /v1/secret-values/fetch":                                `{"revision":12,"items":[{"path":"llm/openai","status":"ok","secret_id":"01920000-0000-7000-8000-000000000021","provider":"openai","revision":12,"fresh_until":"2026-01-02T03:09:05Z","lease_end":"2026-01-02T04:04:05Z","versions":[{"version":1,"weight":90,"value":"sk-one"},{"version":2,"weight":10,"value":"sk-two"}]}],` + charge + `}`,
 	"GET /v1/secret-values/watch?from_revision=11":                "event: revoked\nid: 12\ndata: {\"revision\":12,\"path\":\"llm/openai\"}\n\nevent: heartbeat\nid: 12\ndata: {\"revision\":12}\n\nevent: resync\nid: 13\ndata: {\"revision\":13}\n\n",
+	"PUT /v1/routes/chat":                                         route + `,` + charge + `}`,
+	"GET /v1/routes/chat":                                         route + `,"order":` + routeOrder + `,"panic":false,"retries":0},` + charge + `}`,
+	"GET /v1/routes/chat?model=gpt-5":                             route + `,"order":` + routeOrder + `,"panic":false,"retries":0},` + charge + `}`,
+	"GET /v1/routes":                                              `{"routes":[` + route + `}],` + charge + `}`,
+	"POST /v1/routes/chat/report":                                 `{"order":` + routeOrder + `,"panic":true,"retries":12},` + charge + `}`,
+	"DELETE /v1/routes/chat":                                      `{"name":"chat",` + charge + `}`,
 	"POST /v1/webhooks":                                           webhook + `,"secret":"whsec_c2VjcmV0",` + charge + `}`,
 	"GET /v1/webhooks":                                            `{"webhooks":[` + webhook + `}],` + charge + `}`,
 	"GET /v1/webhooks/01920000-0000-7000-8000-000000000010":       webhook + `,` + charge + `}`,

@@ -39,6 +39,7 @@ var verbs = []string{
 	"key schedule-deletion", "key update",
 	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
 	"mac", "policy apply", "policy diff", "policy get", "policy history", "policy rollback", "policy validate", "project create", "project list", "public", "quota tenants", "random", "reencrypt",
+	"route delete", "route get", "route list", "route put", "route report",
 	"secret activate", "secret delete", "secret destroy", "secret disable", "secret get", "secret grant", "secret list", "secret put", "secret restore", "secret rollback", "secret versions", "secret watch", "shared-secret", "sign",
 	"tenant create", "tenant delete", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",
 	"top", "unwrap", "usage bill", "usage service-level", "verify", "verify-mac", "webhook create", "webhook delete", "webhook get", "webhook list", "webhook test", "why", "wrap",
@@ -51,7 +52,7 @@ func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "sluice ")
 		family, _, _ := strings.Cut(path, " ")
-		if c.HasSubCommands() || slices.Contains([]string{"approval", "audit", "capacity", "credential", "hsm", "policy", "project", "quota", "secret", "tenant", "top", "usage", "webhook", "why"}, family) {
+		if c.HasSubCommands() || slices.Contains([]string{"approval", "audit", "capacity", "credential", "hsm", "policy", "project", "quota", "route", "secret", "tenant", "top", "usage", "webhook", "why"}, family) {
 			return
 		}
 		if can := c.Flags().Lookup("dry-run") != nil; can == slices.Contains(readers, path) {
