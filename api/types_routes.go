@@ -91,7 +91,7 @@ type RouteChoice struct {
 	Until      time.Time         `json:"until,omitzero" doc:"When an unhealthy one is tried again"`
 	Keys       []RouteKey        `json:"keys,omitempty" doc:"What is known of versions of its key"`
 	CoolDowns  []RouteCool       `json:"cool_downs,omitempty" doc:"Models that a version must leave alone for a while"`
-	Lease      uint64            `json:"lease,omitzero" doc:"Its holder may make one call before lease_until, and reports it under this number"`
+	Lease      uint64            `json:"lease,omitzero" doc:"Its holder may make one call, and reports it under this number before lease_until"`
 	LeaseUntil time.Time         `json:"lease_until,omitzero"`
 }
 

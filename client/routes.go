@@ -84,8 +84,8 @@ type RouteChoice struct {
 	// version must leave alone for a while.
 	Keys      []RouteKey  `json:"keys,omitempty"`
 	CoolDowns []RouteCool `json:"cool_downs,omitempty"`
-	// Lease lets its holder make one call before LeaseUntil, which is reported
-	// under this number; 0: none.
+	// Lease lets its holder make one call, which is reported under this number
+	// before LeaseUntil; 0: none.
 	Lease      uint64    `json:"lease,omitzero"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
 }

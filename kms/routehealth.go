@@ -137,8 +137,8 @@ type RouteChoice struct {
 	Until time.Time
 	Keys  []RouteKey
 	Cools []RouteCool
-	// Lease lets its holder make one call to a target that gets none, until
-	// LeaseUntil, and report it under this number; 0: none.
+	// Lease lets its holder make one call to a target that gets none, and report
+	// it under this number before LeaseUntil; 0: none.
 	Lease      uint64
 	LeaseUntil time.Time
 }
