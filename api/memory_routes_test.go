@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"time"
 	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -91,3 +92,14 @@ func (m *memory) SetHealthOfRoute(_ context.Context, r *kms.ProviderRoute, healt
 	m.paths.health[key] = routeHealth{health, revision + 1}
 	return nil
 }
+
+// WantEndpoints implements kms.EndpointProbes. Nothing is probed.
+func (m *memory) WantEndpoints(context.Context, []string, time.Time) error { return nil }
+
+func (m *memory) Endpoints(context.Context, []string) ([]kms.Endpoint, error) { return nil, nil }
+
+func (m *memory) ClaimEndpoints(context.Context, time.Duration, int) ([]kms.Endpoint, error) {
+	return nil, nil
+}
+
+func (m *memory) EndProbe(context.Context, string, int, time.Time) error { return nil }

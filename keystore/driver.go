@@ -46,6 +46,7 @@ type Driver interface {
 	JournalHeadDriver
 	ProviderSecretDriver
 	RouteDriver
+	ProbeDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -255,6 +256,21 @@ type RouteDriver interface {
 	RouteHealth(context.Context, RouteParams) (*RouteHealthRow, error)
 	// PutRouteHealth: ErrMissing when the route is gone.
 	PutRouteHealth(context.Context, PutRouteHealthParams) error
+}
+
+// ProbeDriver is the part of Driver for the endpoints that are probed.
+type ProbeDriver interface {
+	// WantEndpoints stores those that are not there, due at Due, and moves the
+	// end of all to Until where that is later.
+	WantEndpoints(context.Context, WantEndpointsParams) error
+	Endpoints(context.Context, EndpointsParams) ([]*EndpointRow, error)
+	// ClaimEndpoints moves up to Limit of those that are due and wanted at Now to
+	// Until, and returns them; each is given to one caller.
+	ClaimEndpoints(context.Context, ClaimEndpointsParams) ([]*EndpointRow, error)
+	EndProbe(context.Context, EndProbeParams) error
+	// DeleteEndpoints removes up to Limit that are not wanted after Now, and
+	// returns how many.
+	DeleteEndpoints(context.Context, DeleteEndpointsParams) (int, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

@@ -48,6 +48,9 @@ func (s *Store) purgeExpired(ctx context.Context) {
 	s.purgeBatches(ctx, "records of requests", func() (int, error) {
 		return s.driver.DeleteExpiredRecords(ctx, DeleteExpiredRecordsParams{Now: now, Limit: purgeBatch})
 	})
+	s.purgeBatches(ctx, "endpoints of providers", func() (int, error) {
+		return s.driver.DeleteEndpoints(ctx, DeleteEndpointsParams{Now: now, Limit: purgeBatch})
+	})
 	s.purgeBatches(ctx, "changes of secrets", func() (int, error) {
 		return s.driver.DeleteSecretChanges(ctx, DeleteSecretChangesParams{
 			Before: timestamp(s.now().Add(-kms.SecretChangesMaxAge)), Limit: purgeBatch})

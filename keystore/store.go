@@ -29,6 +29,7 @@ var (
 	_ kms.Webhooks        = (*Store)(nil)
 	_ kms.Deliveries      = (*Store)(nil)
 	_ kms.ProviderRoutes  = (*Store)(nil)
+	_ kms.EndpointProbes  = (*Store)(nil)
 	_ kms.SystemSecrets   = (*Store)(nil)
 	_ kms.Idempotency     = (*Store)(nil)
 	_ kms.Trail           = (*Store)(nil)
@@ -56,6 +57,7 @@ const (
 	ObjectProviderSecret Object = "provider secret"
 	ObjectRoute          Object = "route"
 	ObjectRouteHealth    Object = "health of a route"
+	ObjectEndpoint       Object = "endpoint of a provider"
 	ObjectSystemSecret   Object = "system secret"
 	ObjectClaim          Object = "idempotency record"
 

@@ -101,7 +101,7 @@ func (s *Service) orderOf(ctx context.Context, r *ProviderRoute, model string) (
 	if err != nil {
 		return RouteOrder{}, err
 	}
-	view, err := s.viewOf(ctx, r)
+	view, err := s.viewOf(ctx, r, false)
 	if err != nil {
 		return RouteOrder{}, err
 	}
@@ -113,8 +113,9 @@ func (s *Service) orderOf(ctx context.Context, r *ProviderRoute, model string) (
 	return order, nil
 }
 
-// viewOf collects what a decision on a route is made from.
-func (s *Service) viewOf(ctx context.Context, r *ProviderRoute) (*RouteView, error) {
+// viewOf collects what a decision on a route is made from. calls tells whether
+// calls are made over it, by which its endpoints are probed.
+func (s *Service) viewOf(ctx context.Context, r *ProviderRoute, calls bool) (*RouteView, error) {
 	v := &RouteView{Route: r, Now: s.clock(), Keys: make(map[string]RouteKeys, len(r.Targets)), Down: map[string]bool{}}
 	for i := range r.Targets {
 		t := &r.Targets[i]
@@ -133,7 +134,7 @@ func (s *Service) viewOf(ctx context.Context, r *ProviderRoute) (*RouteView, err
 		}
 		v.Keys[t.Name] = keys
 	}
-	return v, nil
+	return v, s.down(ctx, v, calls)
 }
 
 // ListRoutes returns a page of the tenant's routes, ordered by name.
@@ -255,7 +256,7 @@ func (r *ProviderRoute) checkReport(in *RouteReport) error {
 // applyReport applies a report to the health that is stored, of which there is
 // one for all API nodes: who comes second applies his to what the first stored.
 func (s *Service) applyReport(ctx context.Context, r *ProviderRoute, model string, in *RouteReport) (order RouteOrder, events []RouteEvent, err error) {
-	view, err := s.viewOf(ctx, r)
+	view, err := s.viewOf(ctx, r, true)
 	if err != nil {
 		return order, nil, err
 	}

@@ -60,6 +60,7 @@ type Service struct {
 	watches     *watchHub
 	events      Events
 
+	probes  EndpointProbes
 	routes  ProviderRoutes
 	routing RouteHealth
 
@@ -120,6 +121,7 @@ type Config struct {
 	SecretTimes func() SecretTimes // nil: the defaults
 	Events      Events
 	Routes      ProviderRoutes
+	Probes      EndpointProbes
 	RouteHealth RouteHealth
 
 	Quota     Quota
@@ -149,7 +151,7 @@ func NewService(c Config) *Service {
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 		secrets: c.Secrets, policyTimes: c.SecretTimes, dataKeys: newDataKeyCache(), events: c.Events,
-		routes: c.Routes, routing: c.RouteHealth,
+		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes,
 	}
 	s.watches = newWatchHub(s)
 	return s

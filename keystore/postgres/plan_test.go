@@ -75,6 +75,8 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, 'route-' || i, '{}', 1 FROM generate_series(1, $1) i`,
 	"route_health": `INSERT INTO route_health (tenant, name, route, document, revision)
 		SELECT md5((i / 10)::text)::uuid, 'route-' || i, md5(i::text)::uuid, '{}', 1 FROM generate_series(1, $1) i`,
+	"endpoint_probes": `INSERT INTO endpoint_probes (url, misses, due, wanted)
+		SELECT 'https://' || i, 0, now() + i * interval '1 second', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"audit_entries": `INSERT INTO audit_entries (ordinal, node, sequence, tenant, time, request, project, component, op, key_id,

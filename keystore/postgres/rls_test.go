@@ -17,6 +17,7 @@ var shared = map[string]string{
 	"system_secrets":     "the service's own",
 	"approvals":          "the operators'",
 	"node_settings":      "the operators'",
+	"endpoint_probes":    "one for all tenants",
 	"policies":           "the operators'",
 	"journal_heads":      "the operators'",
 	"shipped":            "the API nodes'",

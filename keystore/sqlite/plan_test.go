@@ -19,6 +19,8 @@ var readWhole = map[string]string{
 	listShipped:             "a table of one row per node",
 	selectLastOrder:         "a table of one row per table",
 	countTenants:            "counts them for an operator who sells capacity",
+	wantEndpoints:           "reads the few addresses that it is given",
+	selectEndpoints:         "reads the few addresses that it is given, by the key",
 	claimDeliveries:         "reads what is due, by an index, and the few tenants that are busy",
 }
 

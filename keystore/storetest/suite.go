@@ -67,6 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Deliveries", testDeliveries},
 		{"Secrets", testSecrets},
 		{"Routes", testRoutes},
+		{"Probes", testProbes},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

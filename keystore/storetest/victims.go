@@ -458,6 +458,7 @@ var unauthenticated = map[string]string{
 	"secret_changes.*":         "TamperedChangesOfSecretsAreGaps",
 	"secret_outcomes.*":        "can end or hold up a rollout; who can write them could change nothing else",
 	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
+	"endpoint_probes.*":        "can hold calls of a target back that nobody gets through to it; calls that do overrule it",
 	"route_health.*":           "TamperedHealthIsForgotten",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",

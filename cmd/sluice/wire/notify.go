@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/notify"
+	"github.com/sluice-kms/sluice/probe"
 	"github.com/sluice-kms/sluice/quota"
 )
 
@@ -93,6 +94,14 @@ func (a *App) openNotifier() error {
 	})
 	a.closes = append(a.closes, a.Events.Close)
 	return nil
+}
+
+// startProber starts what asks endpoints of providers whether they answer.
+func (a *App) startProber() {
+	prober := probe.Start(probe.Config{Probes: a.Store,
+		Get: func(r *http.Request) (*http.Response, error) { return a.addresses.RoundTrip(r, nil) },
+		Log: a.log, Clock: time.Now, Registerer: a.Metrics})
+	a.closes = append(a.closes, prober.Close)
 }
 
 // quotaEvent makes an event of what the quota engine tells. Every API node of a
