@@ -12,6 +12,9 @@ import (
 type routeBook struct {
 	routes map[routeKey]*kms.ProviderRoute
 	health map[routeKey]routeHealth
+	// answer is what providers say to keys that are tried out, tried the keys.
+	answer kms.KeyValidation
+	tried  []string
 }
 
 type routeKey struct {
@@ -25,7 +28,7 @@ type routeHealth struct {
 }
 
 func newRouteBook() routeBook {
-	return routeBook{map[routeKey]*kms.ProviderRoute{}, map[routeKey]routeHealth{}}
+	return routeBook{routes: map[routeKey]*kms.ProviderRoute{}, health: map[routeKey]routeHealth{}}
 }
 
 func (m *memory) Route(_ context.Context, tenant uuid.UUID, name string) (*kms.ProviderRoute, error) {
@@ -103,3 +106,11 @@ func (m *memory) ClaimEndpoints(context.Context, time.Duration, int) ([]kms.Endp
 }
 
 func (m *memory) EndProbe(context.Context, string, int, time.Time) error { return nil }
+
+// TryKey implements kms.KeyTrials.
+func (m *memory) TryKey(_ context.Context, provider string, key []byte) (kms.KeyValidation, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.paths.tried = append(m.paths.tried, provider+" "+string(key))
+	return m.paths.answer, true
+}

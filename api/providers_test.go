@@ -2,8 +2,13 @@ package api_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/sluice-kms/sluice/api"
+	"github.com/sluice-kms/sluice/kms"
 )
 
 func TestRoutesOfTenantsHaveNamesOfTheirOwn(t *testing.T) {
@@ -130,5 +135,73 @@ func TestScopesOfRoutesAreApart(t *testing.T) {
 				t.Errorf("%s with %s: %d, want %d", verb, scope, a.status, want)
 			}
 		}
+	}
+}
+
+// keys returns what is known of the keys of a route's target.
+func keysOf(a *answer, target string) string {
+	for _, c := range a.fields["order"].(map[string]any)["targets"].([]any) {
+		if c := c.(map[string]any); c["target"] == target {
+			text := ""
+			keys, _ := c["keys"].([]any)
+			for _, k := range keys {
+				k := k.(map[string]any)
+				validation, _ := k["validation"].(map[string]any)
+				text += fmt.Sprint(k["version"], " ", k["state"], " ", validation["status"], " ", validation["class"], ";")
+			}
+			return text
+		}
+	}
+	return ""
+}
+
+// A key is tried out when a route begins to use it and when it is written, if
+// its secret says so; what the provider says is in the route's order, and the key
+// is nowhere.
+func TestKeysOfRoutesAreTriedOutIfTheirSecretsSaySo(t *testing.T) {
+	var service *kms.Service
+	w := newWorld(t, func(c *api.Config) { service = c.Service })
+	trier := service.StartKeyTrier()
+	defer trier.Close()
+	w.memory.mu.Lock()
+	w.memory.paths.answer = kms.KeyValidation{State: kms.KeyInvalid, Class: "credential", At: time.Now()}
+	w.memory.mu.Unlock()
+	one := w.must(201, "POST", "/v1/secrets", w.acme.token, `{"path":"llm/one","provider":"openai","value":"sk-canary-one","metadata":{"validate":"models"}}`).text("id")
+	w.must(201, "POST", "/v1/secrets", w.acme.token, `{"path":"llm/two","provider":"openai","value":"sk-canary-two"}`)
+	w.must(200, "PUT", "/v1/routes/chat", w.acme.token, chat)
+	await := func(what, want string) *answer {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+			a := w.must(200, "GET", "/v1/routes/chat", w.acme.token, "")
+			if got := keysOf(a, "one"); got == want || time.Now().After(end) {
+				if got != want {
+					t.Errorf("%s: %s, want %s", what, got, want)
+				}
+				return a
+			}
+		}
+	}
+	await("a bad key", "1 invalid invalid credential;")
+	w.memory.mu.Lock()
+	w.memory.paths.answer = kms.KeyValidation{Class: "transient", At: time.Now()}
+	w.memory.mu.Unlock()
+	w.must(201, "POST", "/v1/secrets/"+one+"/versions", w.acme.token, `{"value":"sk-canary-new"}`)
+	last := await("no answer says nothing", "1 invalid invalid credential;2 ok unknown transient;")
+	if strings.Contains(string(last.body), "canary") || keysOf(last, "two") != "" {
+		t.Errorf("%s", last.body)
+	}
+	w.memory.mu.Lock()
+	defer w.memory.mu.Unlock()
+	if got := fmt.Sprint(w.memory.paths.tried); got != "[openai sk-canary-one openai sk-canary-new]" {
+		t.Errorf("tried %s", got)
+	}
+	invalid := 0
+	for _, e := range w.memory.published {
+		if e.Type == kms.EventProviderKeyInvalid {
+			invalid++
+		}
+	}
+	if invalid != 1 || strings.Contains(w.logs.String(), "canary") {
+		t.Errorf("%d events; the log: %s", invalid, w.logs.String())
 	}
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -164,7 +165,11 @@ func orderOf(o *kms.RouteOrder) RouteOrder {
 		shown := RouteChoice{Target: c.Target, Weight: c.Weight, Reasons: c.Reasons, State: c.State, Cause: c.Cause, Since: c.Since.UTC(),
 			Endpoint: c.Endpoint, Breaker: c.Breaker, Until: c.Until.UTC(), Lease: c.Lease, LeaseUntil: c.LeaseUntil.UTC()}
 		for _, k := range c.Keys {
-			shown.Keys = append(shown.Keys, RouteKey{k.Version, k.State, k.Until.UTC()})
+			key := RouteKey{Version: k.Version, State: k.State, Until: k.Until.UTC()}
+			if v := k.Validation; v != nil {
+				key.Validation = &KeyValidation{cmp.Or(string(v.State), "unknown"), v.Class, v.At.UTC()}
+			}
+			shown.Keys = append(shown.Keys, key)
 		}
 		for _, k := range c.Cools {
 			shown.CoolDowns = append(shown.CoolDowns, RouteCool{k.Version, k.Model, k.Until.UTC()})

@@ -100,6 +100,15 @@ type RouteKey struct {
 	Version uint32               `json:"version"`
 	State   kms.ProviderKeyState `json:"state"`
 	Until   time.Time            `json:"until,omitzero" doc:"When it may be tried again"`
+	// Validation is nil for a key that was not tried out.
+	Validation *KeyValidation `json:"validation,omitempty" doc:"What the provider said when the key was last tried out"`
+}
+
+// KeyValidation is what a provider said to a key that was tried out.
+type KeyValidation struct {
+	Status string    `json:"status" doc:"ok, invalid, exhausted, or unknown: the answer said nothing of the key"`
+	Class  string    `json:"class" doc:"Of the answer: ok, credential, quota, rate_limit, transient or caller"`
+	At     time.Time `json:"at"`
 }
 
 // RouteCool says that a version of a key must leave a model alone.

@@ -114,7 +114,7 @@ func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, chan
 			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m, Records: m, Queues: m,
 			Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses,
 			TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
-			SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Routes: m, Probes: m, RouteHealth: provider.Health{},
+			SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Routes: m, Probes: m, RouteHealth: provider.Health{}, KeyTrials: m,
 			Quota: m, Accounts: m, Scheduler: scheduler, Device: device{m}, Journal: m,
 			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 		}),

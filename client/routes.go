@@ -95,6 +95,16 @@ type RouteKey struct {
 	Version uint32    `json:"version"`
 	State   string    `json:"state"` // ok, refused, invalid or exhausted
 	Until   time.Time `json:"until,omitzero"`
+	// Validation is what the provider said when it was last tried out; nil: it
+	// was not.
+	Validation *KeyValidation `json:"validation,omitempty"`
+}
+
+// KeyValidation is what a provider said to a key that was tried out.
+type KeyValidation struct {
+	Status string    `json:"status"` // ok, invalid, exhausted or unknown
+	Class  string    `json:"class"`  // of the answer; see the package outcome
+	At     time.Time `json:"at"`
 }
 
 // RouteCool says that a version of a key must leave a model alone.

@@ -124,6 +124,7 @@ const (
 	OpKeeperAdvanceSecret  Op = "keeper-advance-secret"  // takes a rollout on
 	OpKeeperRollbackSecret Op = "keeper-rollback-secret" // its new version fails
 	OpKeeperDestroySecret  Op = "keeper-destroy-secret"
+	OpKeeperTryKey         Op = "keeper-try-key" // asks a provider whether it takes a key
 
 	OpKeeperRotate  Op = "keeper-rotate"
 	OpKeeperDestroy Op = "keeper-destroy"
@@ -284,6 +285,7 @@ var ops = []OpInfo{
 	{Op: OpReportRoute, Class: ClassReport, Family: "route"},
 	{Op: OpKeeperAdvanceSecret, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpKeeperRollbackSecret, Class: ClassManage, Family: "keeper", Changes: true},
+	{Op: OpKeeperTryKey, Class: ClassUse, Family: "keeper"},
 	{Op: OpKeeperDestroySecret, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},
 	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true, PerKey: true},

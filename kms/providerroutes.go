@@ -53,6 +53,11 @@ func (s *Service) PutRoute(ctx context.Context, t *Ticket, in PutRouteInput) (r 
 	if err != nil {
 		return nil, false, err
 	}
+	for i := range next.Targets {
+		if path := next.Targets[i].Secret; path != "" {
+			s.try(next.Tenant, path, 0)
+		}
+	}
 	return &next, created, nil
 }
 
@@ -224,6 +229,7 @@ func (s *Service) ReportRoute(ctx context.Context, t *Ticket, name, model string
 	for _, secret := range failing {
 		s.guardRollout(ctx, t.By.Tenant, secret)
 	}
+	s.tryRefused(r, in.Outcomes)
 	return order, nil
 }
 

@@ -148,6 +148,9 @@ type RouteKey struct {
 	Version uint32
 	State   ProviderKeyState
 	Until   time.Time // when it may be tried again; zero: now
+	// Validation is what the provider said when it was last tried out; nil: it
+	// was not.
+	Validation *KeyValidation
 }
 
 // RouteCool says that a version of a key must leave a model alone for a while.
@@ -193,5 +196,5 @@ type RouteHealth interface {
 	// what is granted to the reporter.
 	Report(v *RouteView, health []byte, in *RouteReport) (next []byte, order RouteOrder, events []RouteEvent, err error)
 	// Validated takes what trying a version of a target's key out came to.
-	Validated(v *RouteView, health []byte, target string, version uint32, state ProviderKeyState) (next []byte, events []RouteEvent, err error)
+	Validated(v *RouteView, health []byte, target string, version uint32, answer KeyValidation) (next []byte, events []RouteEvent, err error)
 }

@@ -61,6 +61,7 @@ func (s *Service) CreateSecret(ctx context.Context, t *Ticket, in CreateSecretIn
 	if err != nil {
 		return nil, err
 	}
+	s.try(secret.Tenant, secret.Path, 1)
 	return secret, nil
 }
 
@@ -354,6 +355,7 @@ func (s *Service) AddSecretVersion(ctx context.Context, t *Ticket, ref SecretRef
 	if err != nil {
 		return nil, 0, err
 	}
+	s.try(secret.Tenant, secret.Path, number)
 	return secret, number, nil
 }
 

@@ -61,6 +61,8 @@ type Service struct {
 	events      Events
 
 	probes  EndpointProbes
+	trials  KeyTrials
+	toTry   chan keyTrial
 	routes  ProviderRoutes
 	routing RouteHealth
 
@@ -122,6 +124,7 @@ type Config struct {
 	Events      Events
 	Routes      ProviderRoutes
 	Probes      EndpointProbes
+	KeyTrials   KeyTrials // nil: no key is tried out
 	RouteHealth RouteHealth
 
 	Quota     Quota
@@ -151,7 +154,7 @@ func NewService(c Config) *Service {
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 		secrets: c.Secrets, policyTimes: c.SecretTimes, dataKeys: newDataKeyCache(), events: c.Events,
-		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes,
+		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
 	}
 	s.watches = newWatchHub(s)
 	return s

@@ -135,30 +135,38 @@ func (Health) Report(v *kms.RouteView, stored []byte, in *kms.RouteReport) ([]by
 }
 
 // Validated implements kms.RouteHealth.
-func (Health) Validated(v *kms.RouteView, stored []byte, name string, version uint32, state kms.ProviderKeyState) ([]byte, []kms.RouteEvent, error) {
+func (Health) Validated(v *kms.RouteView, stored []byte, name string, version uint32, answer kms.KeyValidation) ([]byte, []kms.RouteEvent, error) {
 	h, err := open(v, stored)
 	if err != nil {
 		return nil, nil, err
 	}
 	if t := h.Targets[name]; t != nil {
-		h.validated(name, t, version, state)
+		h.validated(name, t, version, answer)
 	}
 	h.pass()
 	next, err := h.encode()
 	return next, h.events, err
 }
 
-func (h *health) validated(name string, t *target, version uint32, state kms.ProviderKeyState) {
-	was := t.Keys[version]
-	switch state {
+// validated takes the answer to a key that was tried out. One that says nothing
+// of the key changes nothing about it.
+func (h *health) validated(name string, t *target, version uint32, answer kms.KeyValidation) {
+	k, known := t.Keys[version]
+	if !known {
+		k.State = kms.KeyOK
+	}
+	was := k.State
+	k.Validation = &validation{answer.State, answer.Class, answer.At}
+	switch answer.State {
 	case kms.KeyOK:
-		t.setKey(version, key{State: kms.KeyOK})
+		k.State, k.Until, k.Refusals = kms.KeyOK, time.Time{}, 0
 	case kms.KeyInvalid:
-		t.setKey(version, key{State: state, Until: h.now.Add(invalidTime)})
-		if was.State != kms.KeyInvalid {
-			h.tell(kms.EventProviderKeyInvalid, name, t, version)
-		}
+		k.State, k.Until = kms.KeyInvalid, h.now.Add(invalidTime)
 	case kms.KeyExhausted:
-		t.setKey(version, key{State: state, Until: h.now.Add(exhaustedTime)})
+		k.State, k.Until = kms.KeyExhausted, h.now.Add(exhaustedTime)
+	}
+	t.setKey(version, k)
+	if k.State == kms.KeyInvalid && was != kms.KeyInvalid {
+		h.tell(kms.EventProviderKeyInvalid, name, t, version)
 	}
 }

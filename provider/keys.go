@@ -13,6 +13,15 @@ type key struct {
 	Until time.Time            `json:"until,omitzero"` // when one that is not ok may be tried again
 	// Refusals are those since the last success.
 	Refusals int64 `json:"refusals,omitzero"`
+	// Validation is what it came to when it was last tried out.
+	Validation *validation `json:"validation,omitempty"`
+}
+
+// validation is a kms.KeyValidation in the document.
+type validation struct {
+	State kms.ProviderKeyState `json:"state,omitempty"`
+	Class string               `json:"class"`
+	At    time.Time            `json:"at"`
 }
 
 // cool is a rate limit: a version leaves a model alone.

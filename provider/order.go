@@ -229,7 +229,11 @@ func (h *health) reasons(i int, stands, panicking bool) (list []kms.RouteReason)
 
 func (t *target) keys() (list []kms.RouteKey) {
 	for version, k := range t.Keys {
-		list = append(list, kms.RouteKey{Version: version, State: k.State, Until: k.Until})
+		shown := kms.RouteKey{Version: version, State: k.State, Until: k.Until}
+		if v := k.Validation; v != nil {
+			shown.Validation = &kms.KeyValidation{State: v.State, Class: v.Class, At: v.At}
+		}
+		list = append(list, shown)
 	}
 	slices.SortFunc(list, func(a, b kms.RouteKey) int { return cmp.Compare(a.Version, b.Version) })
 	return list

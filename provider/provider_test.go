@@ -159,12 +159,12 @@ func TestAnInvalidKeyIsTriedAgain(t *testing.T) {
 	if g.lease("a") == 0 {
 		t.Fatalf("no lease after a quarter of an hour: %+v", g.order)
 	}
-	next, _, err := provider.Health{}.Validated(&g.view, g.stored, "a", 1, kms.KeyInvalid)
+	next, _, err := provider.Health{}.Validated(&g.view, g.stored, "a", 1, kms.KeyValidation{State: kms.KeyInvalid, Class: "credential", At: start})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.stored = next
-	next, _, err = provider.Health{}.Validated(&g.view, g.stored, "a", 1, kms.KeyOK)
+	next, _, err = provider.Health{}.Validated(&g.view, g.stored, "a", 1, kms.KeyValidation{State: kms.KeyOK, Class: "ok", At: start})
 	if err != nil {
 		t.Fatal(err)
 	}

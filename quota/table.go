@@ -153,6 +153,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpKeeperAdvanceSecret:  5,
 	kms.OpKeeperRollbackSecret: 5,
 	kms.OpKeeperDestroySecret:  5,
+	kms.OpKeeperTryKey:         1,
 }
 
 // DefaultCosts returns the price list that Sluice comes with.

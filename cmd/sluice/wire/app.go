@@ -174,7 +174,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
 		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, Events: a.Events,
-		Routes: a.Store, Probes: a.Store, RouteHealth: provider.Health{},
+		Routes: a.Store, Probes: a.Store, RouteHealth: provider.Health{}, KeyTrials: a.keyTrials(),
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -226,6 +226,7 @@ func (a *App) startOwn(ctx context.Context) error {
 	a.closes = append(a.closes, nodes.Close, a.Service.StartKeeper().Close, a.Service.StartSecretKeeper().Close, a.Service.StartRecorder().Close)
 	a.startNodeWatch()
 	a.startProber()
+	a.closes = append(a.closes, a.Service.StartKeyTrier().Close)
 	a.closes = append(a.closes, a.startRevisions().Close, a.Service.StartRowWatch().Close)
 	return a.startShipper()
 }

@@ -104,6 +104,12 @@ func (a *App) startProber() {
 	a.closes = append(a.closes, prober.Close)
 }
 
+// keyTrials tries keys out at the public addresses of providers.
+func (a *App) keyTrials() *probe.Trials {
+	return &probe.Trials{Lists: probe.ModelLists(), Log: a.log, Clock: time.Now,
+		Get: func(r *http.Request) (*http.Response, error) { return a.addresses.RoundTrip(r, nil) }}
+}
+
 // quotaEvent makes an event of what the quota engine tells. Every API node of a
 // tenant tells it.
 func quotaEvent(e quota.Event) kms.Event {
