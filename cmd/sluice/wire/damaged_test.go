@@ -169,7 +169,7 @@ func (v *village) tenant(t *testing.T, name string) (id, credential string) {
 	t.Helper()
 	id = v.make(t, v.Operator, "/v1/tenants", object{"name": name, "tier": "platinum", "force": true}).ID
 	return id, v.make(t, v.Operator, "/v1/tenants/"+name+"/credentials",
-		object{"name": "app", "scopes": []string{"key:*", "key:manage", "secret:*", "tenant:admin"}}).Credential
+		object{"name": "app", "scopes": []string{"key:*", "key:manage", "secret:*", "route:*", "tenant:admin"}}).Credential
 }
 
 // asks is a use by one request.
@@ -282,12 +282,35 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 		v.make(t, credential, "/v1/secrets/"+secret+"/activate", object{"version": 2, "steps": []int{10, 100}, "step_interval": 3600})
 		v.make(t, credential, "/v1/secret-values/report", object{"items": []object{{"secret_id": secret, "version": 2, "ok": 1}}})
 		return &bystander{where: "tenant = " + id(tenant), use: fetches(credential, name), spare: true}
+	case "routes", "route_health":
+		// Of a health that is damaged nothing is known, and the route serves.
+		tenant, credential := v.tenant(t, name) // one has a hundred
+		v.route(t, credential, name)
+		return &bystander{where: "tenant = " + id(tenant), use: asks(credential, http.MethodGet, "/v1/routes/"+name, nil), spare: table == "route_health"}
+	case "endpoint_probes":
+		// Probes decide nothing by themselves: calls that get through overrule them.
+		url := "https://" + name + ".example/v1"
+		if err := v.App.Store.WantEndpoints(t.Context(), []string{url}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		return &bystander{where: "url = '" + url + "'", use: asks(v.crowd, http.MethodGet, "/v1/routes", nil), spare: true}
 	case "idempotency":
 		return &bystander{where: "claim = " + v.raw.bytes(name),
 			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}
 	}
 	t.Fatalf("the table %s: say how its rows are used", table)
 	return nil
+}
+
+// route makes a route and reports over it, so that there is a health.
+func (v *village) route(t *testing.T, credential, name string) {
+	t.Helper()
+	status, _, a := raw(t, v.Service, credential, http.MethodPut, "/v1/routes/"+name,
+		`{"models":["m"],"primary":{"name":"one","provider":"openai","base_url":"https://93.184.215.14/v1","region":"eu"}}`)
+	if status != http.StatusOK {
+		t.Fatalf("%d %v", status, a)
+	}
+	v.make(t, credential, "/v1/routes/"+name+"/report", object{"items": []object{{"target": "one", "model": "m", "ok": 1}}})
 }
 
 // secret makes a provider secret and returns its id.

@@ -188,6 +188,9 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpActivateSecret: {intent: onSecret}, kms.OpRollbackSecret: {intent: onSecret}, kms.OpDisableSecret: {intent: onSecret},
 		kms.OpDestroySecret: {intent: onSecret}, kms.OpRestoreSecret: {intent: onSecret},
 		kms.OpKeeperAdvanceSecret: {intent: onSecret}, kms.OpKeeperRollbackSecret: {intent: onSecret}, kms.OpKeeperDestroySecret: {intent: onSecret},
+		kms.OpPutRoute: {intent: kms.Entry{Tenant: demo.ID, Resource: "never-put"}},
+		// One that is gone was deleted, by whomever.
+		kms.OpDeleteRoute: {intent: kms.Entry{Tenant: demo.ID, Resource: "never-put", Revision: 1}, outcome: kms.OutcomeFoundDone},
 		// Some of the credentials may have been changed.
 		kms.OpSetSecretGrants: {intent: onSecret, outcome: kms.OutcomeFoundUnknown},
 	} {
