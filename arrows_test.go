@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"kms":                        {},
 	"scheduler":                  {},
 	"client":                     {"client/outcome"},
+	"client/examples/gateway":    {"client", "client/outcome"},
 	"client/outcome":             {},
 	"client/outcome/outcometest": {"client/outcome"},
 	"migrations":                 {},

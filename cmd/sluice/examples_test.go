@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-kms/sluice/cmd/sluice/wire"
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
 	"github.com/sluice-kms/sluice/quota"
 )
@@ -67,6 +68,31 @@ func TestREADMEExamplesWork(t *testing.T) {
 		t.Errorf("%d verifications of the journal succeed, or none of its signed heads", got)
 	}
 	checkShown(t, out)
+}
+
+// The gateway that the README shows loses no call when its key is rotated, when
+// the old one is refused, and when its provider is down; and it prints what the
+// README shows.
+func TestTheExampleOfAGatewayLosesNoCall(t *testing.T) {
+	wiretest.Require(t)
+	dir := t.TempDir()
+	dev := startDev(t, buildProgram(t, filepath.Join(dir, "bin")), filepath.Join(dir, ".sluice"))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "run", "./client/examples/gateway", "-address", "http://"+dev.address,
+		"-credential-file", filepath.Join(dir, ".sluice", wire.DemoCredentialFile))
+	cmd.Dir = "../.."
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 || !strings.Contains(string(text), "```\n"+string(out)+"```\n") {
+		t.Errorf("it prints\n%s", out)
+	}
 }
 
 // What the README shows of the audit trail and of usage is what its examples
