@@ -81,6 +81,11 @@ func run(address, file string) error {
 		return err
 	}
 	g.tell("while the key is rotated", g.calls(ctx, 20))
+	// The old one goes when no gateway has it any more.
+	for g.targets["one"].version() != version.Version && ctx.Err() == nil {
+		g.calls(ctx, 1)
+		time.Sleep(10 * time.Millisecond)
+	}
 	one.refuse("sk-one-1")
 	g.tell("when the old key is refused", g.calls(ctx, 20))
 
