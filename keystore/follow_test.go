@@ -16,6 +16,7 @@ import (
 // sharedDriver has one key of one tenant, which others are said to change.
 type sharedDriver struct {
 	tenantsDriver
+	nothingToPurge
 	mu       sync.Mutex
 	position int
 	server   string
@@ -77,23 +78,6 @@ func (d *sharedDriver) Announcements(ctx context.Context, announce func()) error
 func (d *sharedDriver) DeleteOldChanges(context.Context, DeleteOldChangesParams) (int, error) {
 	return 0, nil
 }
-func (d *sharedDriver) DeleteExpiredClaims(context.Context, DeleteExpiredClaimsParams) (int, error) {
-	return 0, nil
-}
-func (d *sharedDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error) {
-	return 0, nil
-}
-
-func (d *sharedDriver) DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error) {
-	return 0, nil
-}
-func (d *sharedDriver) DeleteSecretChanges(context.Context, DeleteSecretChangesParams) (int, error) {
-	return 0, nil
-}
-func (d *sharedDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
-	return 0, nil
-}
-
 func (d *sharedDriver) Key(ctx context.Context, p KeyParams) (*KeyRow, error) {
 	d.mu.Lock()
 	d.loads++

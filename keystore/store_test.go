@@ -40,9 +40,37 @@ func newOpen(d Driver, opts Options) *Store {
 	return s
 }
 
+// nothingToPurge has nothing that is over.
+type nothingToPurge struct{}
+
+func (nothingToPurge) DeleteExpiredClaims(ctx context.Context, _ DeleteExpiredClaimsParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (nothingToPurge) DeleteExpiredApprovals(ctx context.Context, _ DeleteExpiredApprovalsParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (nothingToPurge) DeleteEndedDeliveries(ctx context.Context, _ DeleteEndedDeliveriesParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (nothingToPurge) DeleteExpiredRecords(ctx context.Context, _ DeleteExpiredRecordsParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (nothingToPurge) DeleteEndpoints(ctx context.Context, _ DeleteEndpointsParams) (int, error) {
+	return 0, ctx.Err()
+}
+
+func (nothingToPurge) DeleteSecretChanges(ctx context.Context, _ DeleteSecretChangesParams) (int, error) {
+	return 0, ctx.Err()
+}
+
 // purgeDriver is a driver that has expired records to remove.
 type purgeDriver struct {
 	fakeDriver
+	nothingToPurge
 	mu      sync.Mutex
 	expired int
 	calls   []DeleteExpiredClaimsParams
@@ -61,18 +89,6 @@ func (d *purgeDriver) DeleteExpiredClaims(ctx context.Context, p DeleteExpiredCl
 	n := min(d.expired, p.Limit)
 	d.expired -= n
 	return n, nil
-}
-
-func (*purgeDriver) DeleteEndedDeliveries(context.Context, DeleteEndedDeliveriesParams) (int, error) {
-	return 0, nil
-}
-
-func (*purgeDriver) DeleteExpiredRecords(context.Context, DeleteExpiredRecordsParams) (int, error) {
-	return 0, nil
-}
-
-func (*purgeDriver) DeleteSecretChanges(context.Context, DeleteSecretChangesParams) (int, error) {
-	return 0, nil
 }
 
 func (d *purgeDriver) DeleteExpiredApprovals(context.Context, DeleteExpiredApprovalsParams) (int, error) {
@@ -145,26 +161,13 @@ func TestPurgeTriesAgainAfterAFailure(t *testing.T) {
 }
 
 // stuckDriver hangs until its context ends.
-type stuckDriver struct{ fakeDriver }
+type stuckDriver struct {
+	fakeDriver
+	nothingToPurge
+}
 
 func (stuckDriver) DeleteExpiredClaims(ctx context.Context, _ DeleteExpiredClaimsParams) (int, error) {
 	<-ctx.Done()
-	return 0, ctx.Err()
-}
-
-func (stuckDriver) DeleteEndedDeliveries(ctx context.Context, _ DeleteEndedDeliveriesParams) (int, error) {
-	return 0, ctx.Err()
-}
-
-func (stuckDriver) DeleteExpiredRecords(ctx context.Context, _ DeleteExpiredRecordsParams) (int, error) {
-	return 0, ctx.Err()
-}
-
-func (stuckDriver) DeleteSecretChanges(ctx context.Context, _ DeleteSecretChangesParams) (int, error) {
-	return 0, ctx.Err()
-}
-
-func (stuckDriver) DeleteExpiredApprovals(ctx context.Context, _ DeleteExpiredApprovalsParams) (int, error) {
 	return 0, ctx.Err()
 }
 
