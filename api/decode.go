@@ -28,6 +28,9 @@ var (
 	// ofPolicies: the deepest part of a policy is what a tenant's project may
 	// use, the largest that fits has some thousand tenants of their own.
 	ofPolicies = structure{depth: 8, elements: 1 << 16}
+	// ofBatches: two levels around an ordinary request, and for each of the most
+	// items twice as many members as the largest operation has.
+	ofBatches = structure{depth: ordinary.depth + 2, elements: 32 * kms.MaxBatch}
 )
 
 // readBody reads a request's body into a buffer that the caller releases. It
@@ -44,24 +47,28 @@ func (s *Server) readBody(x *exchange, r *http.Request) (*buffer, error) {
 	if !isJSON(r.Header["Content-Type"]) {
 		return nil, kms.Errorf(kms.KindUnsupportedMedia, "header Content-Type: must be %s", contentJSON)
 	}
-	if r.ContentLength > s.maxBody {
-		return nil, s.errTooLarge()
+	limit := s.maxBody
+	if own := x.route.MaxBody; own > 0 {
+		limit = min(limit, own)
+	}
+	if r.ContentLength > limit {
+		return nil, errTooLarge(limit)
 	}
 	b := newBuffer(int(max(r.ContentLength, 0)) + 1) // the one more is where the end is read
 	// MaxBytesReader wants the connection's own writer, to tell it to close.
-	err := b.readAll(http.MaxBytesReader(x.ResponseWriter, r.Body, s.maxBody))
+	err := b.readAll(http.MaxBytesReader(x.ResponseWriter, r.Body, limit))
 	if err == nil {
 		return b, nil
 	}
 	b.release()
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, s.errTooLarge()
+		return nil, errTooLarge(limit)
 	}
 	return nil, kms.Wrap(kms.KindMalformed, err, "body: ended early")
 }
 
-func (s *Server) errTooLarge() error {
-	return kms.Errorf(kms.KindTooLarge, "body: must be at most %d bytes", s.maxBody)
+func errTooLarge(limit int64) error {
+	return kms.Errorf(kms.KindTooLarge, "body: must be at most %d bytes", limit)
 }
 
 func isJSON(values []string) bool {

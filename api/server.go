@@ -71,8 +71,10 @@ type Server struct {
 	ready         func() error
 	version       string
 	document      []byte
-	vault         []*Route        // of the facade
-	native        map[string]bool // :: first segment behind /v1/ of a native path
+	vault         []*Route          // of the facade
+	native        map[string]bool   // :: first segment behind /v1/ of a native path
+	items         map[string]*Route // by what their items of batches have as op
+	itemOps       []string
 	echo          *echo.Echo
 	allow         map[string][]string // :: echo's path → the methods that it has
 }
@@ -91,6 +93,12 @@ func New(c Config) *Server {
 	table := Routes()
 	s.metrics = newMetrics(c.Registerer, table)
 	s.document = buildDocument(table, c.Version)
+	s.items = make(map[string]*Route)
+	items := itemRoutes()
+	for i := range items {
+		s.items[itemOp(&items[i])] = &items[i]
+		s.itemOps = append(s.itemOps, itemOp(&items[i]))
+	}
 	// Nothing of ours asks echo for an address; should anything ever, it gets
 	// the one that the ticket has.
 	s.echo.IPExtractor = func(r *http.Request) string { return s.proxies.client(r).String() }

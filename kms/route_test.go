@@ -223,6 +223,8 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder, LeaseWait: s.leaseWait}, nil
 }
 
+func (s *stage) Leave(kms.Reservation) { s.step("leave") }
+
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,6 +284,14 @@ func (s *stage) Record(_ context.Context, e *kms.Entry) error {
 		return s.step("intent")
 	}
 	return s.step("journal")
+}
+
+func (s *stage) RecordAll(ctx context.Context, entries []*kms.Entry) []error {
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		errs[i] = s.Record(ctx, e)
+	}
+	return errs
 }
 
 func (s *stage) Request(t *kms.Ticket, err error) { _ = s.step("observe") }
