@@ -58,6 +58,7 @@ type stage struct {
 	records      *recordBook
 	trail        *trailBook
 	clock        time.Time
+	now          func() time.Time // in place of clock, if it is not nil
 }
 
 // The stage's periods.
@@ -110,7 +111,12 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Clock: func() time.Time { return s.clock },
+		Clock: func() time.Time {
+			if s.now != nil {
+				return s.now()
+			}
+			return s.clock
+		},
 	})
 	return s
 }
