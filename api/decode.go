@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -54,9 +55,18 @@ func (s *Server) readBody(x *exchange, r *http.Request) (*buffer, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge(limit)
 	}
-	b := newBuffer(int(max(r.ContentLength, 0)) + 1) // the one more is where the end is read
+	leave, err := s.makeRoom(x, r.ContentLength, limit)
+	if err != nil {
+		return nil, err
+	}
+	size := int(r.ContentLength) + 1 // the one more is where the end is read
+	if r.ContentLength < 0 {
+		size = smallBuffer + 1 // it may be one of the large ones, and those are there
+	}
+	b := newBuffer(size)
+	b.leave = leave
 	// MaxBytesReader wants the connection's own writer, to tell it to close.
-	err := b.readAll(http.MaxBytesReader(x.ResponseWriter, r.Body, limit))
+	err = b.readAll(http.MaxBytesReader(x.ResponseWriter, r.Body, limit), int(limit))
 	if err == nil {
 		return b, nil
 	}
@@ -65,6 +75,25 @@ func (s *Server) readBody(x *exchange, r *http.Request) (*buffer, error) {
 		return nil, errTooLarge(limit)
 	}
 	return nil, kms.Wrap(kms.KindMalformed, err, "body: ended early")
+}
+
+// makeRoom takes the room of a body of a length, -1 when that is not told, and
+// returns what gives it back; nil for a body that needs none.
+func (s *Server) makeRoom(x *exchange, length, limit int64) (leave func(), err error) {
+	if length < 0 {
+		length = limit
+	}
+	if length <= smallBuffer {
+		return nil, nil
+	}
+	var tenant uuid.UUID // of those who need no credential, all together
+	if x.ticket.By != nil {
+		tenant = x.ticket.By.Tenant.ID
+	}
+	if err := s.room.take(tenant, length); err != nil {
+		return nil, err
+	}
+	return func() { s.room.give(tenant, length) }, nil
 }
 
 func errTooLarge(limit int64) error {

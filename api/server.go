@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"uuid"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,7 @@ type Server struct {
 	clock         func() time.Time
 	maxBody       int64
 	proxies       proxies
+	room          room // for bodies
 	metrics       *metrics
 	tracer        Tracer
 	ready         func() error
@@ -85,6 +87,7 @@ func New(c Config) *Server {
 		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
 		maxBody: c.MaxBody, proxies: c.TrustedProxies, tracer: c.Tracer,
 		ready: c.Ready, version: c.Version,
+		room: room{tenants: make(map[uuid.UUID]int64)},
 		echo: echo.New(), allow: make(map[string][]string),
 	}
 	if s.maxBody == 0 {
