@@ -18,6 +18,10 @@ const (
 	// the concurrency of the smallest tier, so that a batch leaves room for the
 	// tenant's other calls. Each item waits for its slot like a single call.
 	batchWorkers = 8
+	// tenantWorkers is how many items of all batches of a tenant are under way at
+	// once on an API node, one of each batch aside: as many keep any pool busy
+	// that is as near as HSMs are, and more would only queue.
+	tenantWorkers = 32
 	// batchTime is how long a batch takes up new items where its caller has set
 	// no deadline: the longest deadline that there is.
 	batchTime = time.Minute
@@ -63,11 +67,10 @@ func (s *Service) Batch(ctx context.Context, t *Ticket, items []BatchItem) error
 	for i := range items {
 		b.open(i)
 	}
-	var workers sync.WaitGroup
-	for range min(len(items), batchWorkers) {
-		workers.Go(func() { b.work(ctx) })
-	}
-	workers.Wait()
+	b.mu.Lock()
+	b.startLocked(ctx, true)
+	b.mu.Unlock()
+	b.all.Wait()
 	return b.close(ctx)
 }
 
@@ -77,9 +80,11 @@ type batch struct {
 	ticket  *Ticket
 	items   []BatchItem
 	until   time.Time
+	all     sync.WaitGroup // workers
 
 	mu      sync.Mutex // guards the rest
-	next    int        // the first item that was not taken up
+	workers int
+	next    int // the first item that was not taken up
 	over    []*BatchItem
 	overAt  time.Time // when the first of over was over
 	entries []*Entry  // of over
@@ -107,9 +112,20 @@ func ItemID(batch uuid.UUID, index int) uuid.UUID {
 	return batch
 }
 
+// startLocked starts a worker, the first whatever else the tenant has under way.
+func (b *batch) startLocked(ctx context.Context, first bool) {
+	if tenant := b.ticket.By.Tenant.ID; b.service.batches.join(tenant, first) {
+		b.workers++
+		b.all.Go(func() {
+			defer b.service.batches.leave(tenant)
+			b.work(ctx)
+		})
+	}
+}
+
 // work takes up items until there are no more.
 func (b *batch) work(ctx context.Context) {
-	for item := b.take(); item != nil; item = b.take() {
+	for item := b.take(ctx); item != nil; item = b.take(ctx) {
 		item.Err = b.run(ctx, item)
 		if over, entries := b.add(item); over != nil {
 			b.record(ctx, over, entries)
@@ -117,13 +133,18 @@ func (b *batch) work(ctx context.Context) {
 	}
 }
 
-func (b *batch) take() *BatchItem {
+// take takes up an item, nil when there are no more, and has another worker
+// started if there may be one.
+func (b *batch) take(ctx context.Context) *BatchItem {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.next == len(b.items) {
 		return nil
 	}
 	b.next++
+	if b.workers < batchWorkers && b.next < len(b.items) {
+		b.startLocked(ctx, false)
+	}
 	return &b.items[b.next-1]
 }
 
@@ -201,4 +222,30 @@ func (b *batch) close(ctx context.Context) error {
 type ended struct {
 	entry *Entry
 	err   error
+}
+
+// batchCrew counts the workers of tenants' batches. It is safe for concurrent use.
+type batchCrew struct {
+	mu      sync.Mutex // guards workers
+	workers map[uuid.UUID]int
+}
+
+// join tells whether a tenant may have one worker more, which a first one always
+// may.
+func (c *batchCrew) join(tenant uuid.UUID, first bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !first && c.workers[tenant] >= tenantWorkers {
+		return false
+	}
+	c.workers[tenant]++
+	return true
+}
+
+func (c *batchCrew) leave(tenant uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.workers[tenant]--; c.workers[tenant] == 0 {
+		delete(c.workers, tenant)
+	}
 }

@@ -41,6 +41,7 @@ type Service struct {
 	credentialUses CredentialUses
 	uses           *useBook
 
+	batches    batchCrew
 	queues     Queues
 	records    RequestRecords
 	recent     *recentRequests
@@ -149,7 +150,8 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
-		trail: c.Trail, revisions: c.Revisions, successLine: c.SuccessLine, readEntry: c.ReadEntry,
+		batches: batchCrew{workers: make(map[uuid.UUID]int)},
+		trail:   c.Trail, revisions: c.Revisions, successLine: c.SuccessLine, readEntry: c.ReadEntry,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
