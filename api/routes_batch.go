@@ -61,8 +61,9 @@ type batch struct {
 // batchItem is an item with its answer.
 type batchItem struct {
 	itemText
-	call   call // of the item's own route
-	answer *buffer
+	exchange exchange // of a request of its own
+	call     call     // of its own route
+	answer   *buffer
 }
 
 func serveBatch(c *call) (*buffer, error) {
@@ -88,11 +89,15 @@ func serveBatch(c *call) (*buffer, error) {
 	return b.write(run), nil
 }
 
+// noRequest is the request of an item: one without headers.
+var noRequest = &http.Request{}
+
 // open makes an item the call of its own route.
 func (b *batch) open(item *batchItem, text itemText, run *kms.BatchItem) {
 	item.itemText = text
-	x := &exchange{context: b.context, route: b.server.items[text.op]}
-	item.call = call{exchange: x, service: b.service, server: b.server, request: &http.Request{}, media: contentJSON}
+	x := &item.exchange
+	x.context, x.route = b.context, b.server.items[text.op]
+	item.call = call{exchange: x, service: b.service, server: b.server, request: noRequest, media: contentJSON}
 	run.Ticket, run.Op = &x.ticket, kms.OpBatch
 	if x.route != nil {
 		run.Op = x.route.Op

@@ -13,6 +13,8 @@ import (
 	"uuid"
 
 	"github.com/sluice-kms/sluice/cmd/sluice/wire/wiretest"
+	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/quota"
 )
 
 const (
@@ -29,7 +31,12 @@ const (
 // 100, by turns, on one connection and saturated, and reports items a second
 // and how many times as many a batch has.
 func BenchmarkBatchAgainstSingleCalls(b *testing.B) {
-	s := service(b)
+	s, err := wiretest.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	unlimited(b, s)
 	for _, spec := range []string{"AES_256", "SM4"} {
 		b.Run(spec, func(b *testing.B) {
 			name := "bench-" + uuid.New().String()[:8]
@@ -57,6 +64,18 @@ func BenchmarkBatchAgainstSingleCalls(b *testing.B) {
 	}
 }
 
+// unlimited raises the limits of the demo tenant's tier above what a machine
+// does, which is what is measured here.
+func unlimited(b *testing.B, s *wiretest.Service) {
+	operator := capacityClient(b, s.URL, s.Operator)
+	if err := putRates(b, operator, true, func(p *quota.Policy) {
+		limits := p.Tiers[kms.TierPlatinum]
+		limits.CreditsPerSecond, limits.BurstCredits, limits.Concurrency = 200_000, 600_000, 4096
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
 // caller makes one call again and again.
 type caller struct {
 	s          *wiretest.Service
@@ -68,14 +87,14 @@ type caller struct {
 func (c *caller) rate(b *testing.B, connections int) float64 {
 	transport := &http.Transport{MaxIdleConnsPerHost: connections}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport}
+	caller := &http.Client{Transport: transport}
 	var done atomic.Int64
 	began := time.Now()
 	var all sync.WaitGroup
 	for range connections {
 		all.Go(func() {
 			for time.Since(began) < benchSlice {
-				if err := c.call(client); err != nil {
+				if err := c.call(caller); err != nil {
 					b.Error(err)
 					return
 				}
@@ -87,14 +106,14 @@ func (c *caller) rate(b *testing.B, connections int) float64 {
 	return float64(done.Load()) / time.Since(began).Seconds()
 }
 
-func (c *caller) call(client *http.Client) error {
+func (c *caller) call(over *http.Client) error {
 	r, err := http.NewRequest(http.MethodPost, c.s.URL+c.path, strings.NewReader(c.body))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Authorization", "Bearer "+c.s.Demo)
 	r.Header.Set("Content-Type", "application/json")
-	response, err := client.Do(r)
+	response, err := over.Do(r)
 	if err != nil {
 		return err
 	}
