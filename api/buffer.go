@@ -10,6 +10,9 @@ import (
 // request may alias its bytes.
 type buffer struct {
 	bytes []byte
+	// leave gives back what the body of a request took of the room for bodies;
+	// nil: nothing.
+	leave func()
 }
 
 // Capacities of pooled buffers. Nearly every body of a key operation fits a
@@ -17,12 +20,12 @@ type buffer struct {
 const (
 	smallBuffer = 4 << 10
 	// maxPooledBuffer is the largest capacity that is kept: the default limit
-	// of a body.
-	maxPooledBuffer = DefaultMaxBody
+	// of a body, and the byte where its end is read.
+	maxPooledBuffer = DefaultMaxBody + 1
 )
 
 var (
-	smallBuffers = sync.Pool{New: func() any { return &buffer{make([]byte, 0, smallBuffer)} }}
+	smallBuffers = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, smallBuffer)} }}
 	largeBuffers = sync.Pool{New: func() any { return &buffer{} }}
 )
 
@@ -44,6 +47,10 @@ func (b *buffer) release() {
 	}
 	clear(b.bytes)
 	b.bytes = b.bytes[:0]
+	if b.leave != nil {
+		b.leave()
+		b.leave = nil
+	}
 	switch c := cap(b.bytes); {
 	case c <= smallBuffer:
 		smallBuffers.Put(b)
@@ -57,7 +64,12 @@ func (b *buffer) reserve(n int) {
 	if cap(b.bytes)-len(b.bytes) >= n {
 		return
 	}
-	grown := make([]byte, len(b.bytes), max(2*cap(b.bytes), len(b.bytes)+n))
+	b.grow(max(2*cap(b.bytes), len(b.bytes)+n))
+}
+
+// grow moves the bytes to a larger capacity.
+func (b *buffer) grow(capacity int) {
+	grown := make([]byte, len(b.bytes), capacity)
 	copy(grown, b.bytes)
 	clear(b.bytes)
 	b.bytes = grown
@@ -70,11 +82,12 @@ func (b *buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readAll appends what r holds until its end.
-func (b *buffer) readAll(r io.Reader) error {
+// readAll appends what r holds until its end, which is most bytes at most. It
+// takes no more than that much memory, and half of it while it grows.
+func (b *buffer) readAll(r io.Reader, most int) error {
 	for {
 		if len(b.bytes) == cap(b.bytes) {
-			b.reserve(smallBuffer)
+			b.grow(max(min(2*cap(b.bytes), most+1), len(b.bytes)+1)) // the one more is where the end is read
 		}
 		n, err := r.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]

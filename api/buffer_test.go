@@ -44,13 +44,13 @@ func TestBufferReadsUntilTheEndOrTheError(t *testing.T) {
 		"end with the data": iotest.DataErrReader(strings.NewReader(text)),
 	} {
 		b := newBuffer(1)
-		if err := b.readAll(r); err != nil || string(b.bytes) != text {
+		if err := b.readAll(r, len(text)); err != nil || string(b.bytes) != text {
 			t.Errorf("%s: %v, %d bytes", name, err, len(b.bytes))
 		}
 		b.release()
 	}
 	b := newBuffer(1)
-	if err := b.readAll(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(text)))); err != iotest.ErrTimeout {
+	if err := b.readAll(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader(text))), len(text)); err != iotest.ErrTimeout {
 		t.Errorf("error %v", err)
 	}
 	b.release()

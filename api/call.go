@@ -79,6 +79,7 @@ type call struct {
 	server  *Server
 	request *http.Request
 	objects []string          // what the path names, as it stands in the path
+	itemKey string            // of an item of a batch, which has no path
 	query   map[string]string // checked; absent parameters are absent
 	// raw is an answer that is not JSON; media is its type.
 	raw   *buffer
@@ -93,7 +94,12 @@ type call struct {
 }
 
 // object is the reference to the path's object of an index.
-func (c *call) object(i int) string { return unescapeSegment(c.objects[i]) }
+func (c *call) object(i int) string {
+	if c.itemKey != "" {
+		return c.itemKey
+	}
+	return unescapeSegment(c.objects[i])
+}
 
 // run takes a request through its route and answers it.
 func (s *Server) run(x *exchange, r *http.Request, objects []string) {

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"uuid"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -28,6 +29,9 @@ var (
 	// ofPolicies: the deepest part of a policy is what a tenant's project may
 	// use, the largest that fits has some thousand tenants of their own.
 	ofPolicies = structure{depth: 8, elements: 1 << 16}
+	// ofBatches: two levels around an ordinary request, and for each of the most
+	// items twice as many members as the largest operation has.
+	ofBatches = structure{depth: ordinary.depth + 2, elements: 32 * kms.MaxBatch}
 )
 
 // readBody reads a request's body into a buffer that the caller releases. It
@@ -44,24 +48,56 @@ func (s *Server) readBody(x *exchange, r *http.Request) (*buffer, error) {
 	if !isJSON(r.Header["Content-Type"]) {
 		return nil, kms.Errorf(kms.KindUnsupportedMedia, "header Content-Type: must be %s", contentJSON)
 	}
-	if r.ContentLength > s.maxBody {
-		return nil, s.errTooLarge()
+	limit := s.maxBody
+	if own := x.route.MaxBody; own > 0 {
+		limit = min(limit, own)
 	}
-	b := newBuffer(int(max(r.ContentLength, 0)) + 1) // the one more is where the end is read
+	if r.ContentLength > limit {
+		return nil, errTooLarge(limit)
+	}
+	leave, err := s.makeRoom(x, r.ContentLength, limit)
+	if err != nil {
+		return nil, err
+	}
+	size := int(r.ContentLength) + 1 // the one more is where the end is read
+	if r.ContentLength < 0 {
+		size = smallBuffer + 1 // it may be one of the large ones, and those are there
+	}
+	b := newBuffer(size)
+	b.leave = leave
 	// MaxBytesReader wants the connection's own writer, to tell it to close.
-	err := b.readAll(http.MaxBytesReader(x.ResponseWriter, r.Body, s.maxBody))
+	err = b.readAll(http.MaxBytesReader(x.ResponseWriter, r.Body, limit), int(limit))
 	if err == nil {
 		return b, nil
 	}
 	b.release()
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, s.errTooLarge()
+		return nil, errTooLarge(limit)
 	}
 	return nil, kms.Wrap(kms.KindMalformed, err, "body: ended early")
 }
 
-func (s *Server) errTooLarge() error {
-	return kms.Errorf(kms.KindTooLarge, "body: must be at most %d bytes", s.maxBody)
+// makeRoom takes the room of a body of a length, -1 when that is not told, and
+// returns what gives it back; nil for a body that needs none.
+func (s *Server) makeRoom(x *exchange, length, limit int64) (leave func(), err error) {
+	if length < 0 {
+		length = limit
+	}
+	if length <= smallBuffer {
+		return nil, nil
+	}
+	var tenant uuid.UUID // of those who need no credential, all together
+	if x.ticket.By != nil {
+		tenant = x.ticket.By.Tenant.ID
+	}
+	if err := s.room.take(tenant, length); err != nil {
+		return nil, err
+	}
+	return func() { s.room.give(tenant, length) }, nil
+}
+
+func errTooLarge(limit int64) error {
+	return kms.Errorf(kms.KindTooLarge, "body: must be at most %d bytes", limit)
 }
 
 func isJSON(values []string) bool {

@@ -58,6 +58,9 @@ func (w *world) operations() map[string]func() request {
 			w.newSecret(w.acme, "dry/fetched", "sk")
 			return post("/v1/secret-values/fetch", `{"items":[{"path":"dry/fetched"}]}`)
 		},
+		"batch": func() request {
+			return post("/v1/batch", `{"items":[{"op":"mac","key":"`+strings.TrimPrefix(key(kms.SpecHMAC256, ""), "/v1/keys/")+`","message":""},{"op":"random","bytes":16}]}`)
+		},
 		"random": func() request { return post("/v1/random", `{"bytes":16}`) },
 		"digest": func() request { return post("/v1/digest", `{"algorithm":"SM3","data":""}`) },
 	}
@@ -90,7 +93,7 @@ func TestDryRunPricesAndDoesNothing(t *testing.T) {
 			}
 			for name := range dry.fields {
 				switch name {
-				case "dry_run", "cost", "request_id", "protection":
+				case "dry_run", "cost", "request_id", "protection", "results":
 				default:
 					t.Errorf("the answer shows %s: %s", name, dry.body)
 				}

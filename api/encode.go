@@ -76,6 +76,13 @@ func (w *writer) bytes(name string, v []byte) {
 	w.raw(`"`)
 }
 
+// member writes a value that is JSON already.
+func (w *writer) member(name string, value []byte) {
+	w.name(name)
+	w.b.reserve(len(value))
+	w.b.bytes = append(w.b.bytes, value...)
+}
+
 func (w *writer) text(name, v string) {
 	w.name(name)
 	w.b.reserve(len(v) + scalarRoom)

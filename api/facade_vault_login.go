@@ -63,7 +63,7 @@ const maxLoginBody = 4 << 10
 func (c *vaultCall) readLogin() (in VaultLoginRequest, err error) {
 	b := newBuffer(smallBuffer)
 	defer b.release()
-	if err := b.readAll(http.MaxBytesReader(c.ResponseWriter, c.request.Body, maxLoginBody)); err != nil {
+	if err := b.readAll(http.MaxBytesReader(c.ResponseWriter, c.request.Body, maxLoginBody), maxLoginBody); err != nil {
 		return in, kms.Errorf(kms.KindMalformed, "body: must be at most %d bytes", maxLoginBody)
 	}
 	if _, err := ordinary.check(b.bytes); err != nil {

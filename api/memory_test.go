@@ -358,6 +358,8 @@ func (m *memory) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	return kms.Reservation{RequestID: r.RequestID, Cost: cost}, m.quotaFault
 }
 
+func (m *memory) Leave(kms.Reservation) {}
+
 func (m *memory) Settle(kms.Reservation, kms.Settlement) {}
 
 func (m *memory) Penalise(*kms.Tenant, uuid.UUID) { m.penalised.Add(1) }
@@ -376,6 +378,14 @@ func (m *memory) Record(_ context.Context, e *kms.Entry) error {
 	}
 	m.entries = append(m.entries, *e)
 	return nil
+}
+
+func (m *memory) RecordAll(ctx context.Context, entries []*kms.Entry) []error {
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		errs[i] = m.Record(ctx, e)
+	}
+	return errs
 }
 
 func (m *memory) Request(*kms.Ticket, error) {}

@@ -126,13 +126,9 @@ func problemOf(err error) (p Problem, retryAfter time.Duration) {
 
 // fail answers with the problem of err.
 func (s *Server) fail(x *exchange, err error) {
-	p, retryAfter := problemOf(err)
-	s.logFailure(x, p, err)
+	p, retryAfter := s.problem(x, err)
 	h := x.Header()
 	if len(p.Reasons) > 0 && reasoned(p.Status) {
-		// It was admitted or refused by numbers that are the caller's own, so
-		// they tell nothing of what must look like something else.
-		p.Reasons = reasonsOf(x.ticket.Reasons)
 		s.describeTime(x)
 	}
 	switch p.Status {
@@ -145,9 +141,26 @@ func (s *Server) fail(x *exchange, err error) {
 	if retryAfter > 0 {
 		// Retry-After counts whole seconds (RFC 9110, 10.2.3): rounded up,
 		// since a retry before its time is refused again.
-		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(retryAfter.Seconds())), 10))
+		h.Set("Retry-After", strconv.FormatUint(uint64(wholeSeconds(retryAfter)), 10))
 	}
 	x.writeProblem(p)
+}
+
+// wholeSeconds is a pause as Retry-After has it.
+func wholeSeconds(d time.Duration) uint32 { return uint32(math.Ceil(d.Seconds())) }
+
+// problem is the problem that tells a client of err, and the pause after which
+// to retry, 0 for none. It logs what the client is not told.
+func (s *Server) problem(x *exchange, err error) (Problem, time.Duration) {
+	p, retryAfter := problemOf(err)
+	p.RequestID = x.ticket.RequestID
+	s.logFailure(x, p, err)
+	if len(p.Reasons) > 0 && reasoned(p.Status) {
+		// It was admitted or refused by numbers that are the caller's own, so
+		// they tell nothing of what must look like something else.
+		p.Reasons = reasonsOf(x.ticket.Reasons)
+	}
+	return p, retryAfter
 }
 
 // logFailure logs what the client is not told of an error on our side. The
@@ -164,10 +177,14 @@ func (s *Server) logFailure(x *exchange, p Problem, err error) {
 // writeProblem sends a problem and completes it with the request's id.
 func (x *exchange) writeProblem(p Problem) {
 	p.RequestID = x.ticket.RequestID
-	body, err := json.Marshal(&p)
+	x.write(p.Status, contentProblem, p.encode())
+}
+
+func (p *Problem) encode() []byte {
+	body, err := json.Marshal(p)
 	if err != nil {
 		// A Problem holds strings and numbers only.
 		panic(err)
 	}
-	x.write(p.Status, contentProblem, body)
+	return body
 }

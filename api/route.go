@@ -60,7 +60,13 @@ type Route struct {
 	Request  reflect.Type // a struct; nil: no body
 	Response reflect.Type // a struct; nil: the document itself
 
+	// MaxBody bounds the request's body in bytes; 0: the server's own limit.
+	MaxBody int64
+
 	shape *shape
+	// item answers a body that is no request of its own, but an item of a
+	// batch; nil: it cannot be one.
+	item  func(c *call, body []byte) (*buffer, error)
 	serve func(*call) (*buffer, error)
 }
 
@@ -93,6 +99,13 @@ func define[Req, Resp any](r Route, handle func(*call, *Req) (*Resp, error)) Rou
 			return nil, err
 		}
 		body.release()
+		return c.answer(handle(c, &in))
+	}
+	r.item = func(c *call, body []byte) (*buffer, error) {
+		var in Req
+		if err := decode(body, c.route.shape, &in); err != nil {
+			return nil, err
+		}
 		return c.answer(handle(c, &in))
 	}
 	return r
@@ -138,7 +151,7 @@ func Routes() []Route {
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		secretRoutes(), secretValueRoutes(), providerRoutes(),
-		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(),
+		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(), batchRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
 		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),
 		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(),

@@ -33,6 +33,7 @@ import (
 // cannot name another number than the code has.
 var bounds = map[string]int{
 	"MaxInput":         kms.MaxInput,
+	"MaxBatch":         kms.MaxBatch,
 	"MaxUserID":        kms.MaxUserID,
 	"MaxImportToken":   kms.MaxImportToken,
 	"MaxImportKey":     kms.MaxImportKey,
@@ -271,6 +272,10 @@ func (s *schemas) value(t reflect.Type, request bool) node {
 		return node{"type": "object", "additionalProperties": true}
 	case reflect.TypeFor[*Null]():
 		return node{"type": "null"}
+	case reflect.TypeFor[BatchItem]():
+		return s.batchItem()
+	case reflect.TypeFor[BatchOutcome]():
+		return s.batchOutcome()
 	case reflect.TypeFor[Cost]():
 		return node{"type": "number", "minimum": 0, "multipleOf": 0.000001}
 	case reflect.TypeFor[time.Time]():
@@ -302,4 +307,50 @@ func (s *schemas) value(t reflect.Type, request bool) node {
 		return s.reference(t, request)
 	}
 	panic(fmt.Sprintf("api: %v has no schema", t))
+}
+
+// batchItem is the schema of an item: the body of one of the operations' own
+// routes, with op and key.
+func (s *schemas) batchItem() node {
+	var variants []any
+	mapping := node{}
+	table := itemRoutes()
+	for i := range table {
+		r := &table[i]
+		reference := "#/components/schemas/" + itemComponent(r)
+		variants, mapping[itemOp(r)] = append(variants, node{"$ref": reference}), reference
+		item := s.object(r.Request, true)
+		required, _ := item["required"].([]string)
+		properties := item["properties"].(node)
+		properties["op"] = node{"type": "string", "enum": []string{itemOp(r)}}
+		required = append(required, "op")
+		if r.Objects() != nil {
+			properties["key"] = node{"type": "string", "minLength": 1, "description": "A key's id, name or alias"}
+			required = append(required, "key")
+		}
+		item["required"] = required
+		s.components[itemComponent(r)] = item
+	}
+	return node{"oneOf": variants, "discriminator": node{"propertyName": "op", "mapping": mapping}}
+}
+
+// itemComponent names the schema of the items that a route's requests can be.
+func itemComponent(r *Route) string {
+	name := "BatchItem"
+	for word := range strings.SplitSeq(r.Name, "-") {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name
+}
+
+// batchOutcome is the schema of what an item's own route answers. Two
+// operations can have answers of the same form.
+func (s *schemas) batchOutcome() node {
+	variants := []any{s.reference(reflect.TypeFor[DryRunResponse](), false)}
+	for _, r := range itemRoutes() {
+		if v := s.reference(r.Response, false); !slices.ContainsFunc(variants, func(o any) bool { return o.(node)["$ref"] == v["$ref"] }) {
+			variants = append(variants, v)
+		}
+	}
+	return node{"anyOf": variants}
 }

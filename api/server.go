@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"uuid"
 
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,13 +67,16 @@ type Server struct {
 	clock         func() time.Time
 	maxBody       int64
 	proxies       proxies
+	room          room // for bodies
 	metrics       *metrics
 	tracer        Tracer
 	ready         func() error
 	version       string
 	document      []byte
-	vault         []*Route        // of the facade
-	native        map[string]bool // :: first segment behind /v1/ of a native path
+	vault         []*Route          // of the facade
+	native        map[string]bool   // :: first segment behind /v1/ of a native path
+	items         map[string]*Route // by what their items of batches have as op
+	itemOps       []string
 	echo          *echo.Echo
 	allow         map[string][]string // :: echo's path → the methods that it has
 }
@@ -83,6 +87,7 @@ func New(c Config) *Server {
 		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
 		maxBody: c.MaxBody, proxies: c.TrustedProxies, tracer: c.Tracer,
 		ready: c.Ready, version: c.Version,
+		room: room{tenants: make(map[uuid.UUID]int64)},
 		echo: echo.New(), allow: make(map[string][]string),
 	}
 	if s.maxBody == 0 {
@@ -91,6 +96,12 @@ func New(c Config) *Server {
 	table := Routes()
 	s.metrics = newMetrics(c.Registerer, table)
 	s.document = buildDocument(table, c.Version)
+	s.items = make(map[string]*Route)
+	items := itemRoutes()
+	for i := range items {
+		s.items[itemOp(&items[i])] = &items[i]
+		s.itemOps = append(s.itemOps, itemOp(&items[i]))
+	}
 	// Nothing of ours asks echo for an address; should anything ever, it gets
 	// the one that the ticket has.
 	s.echo.IPExtractor = func(r *http.Request) string { return s.proxies.client(r).String() }

@@ -57,6 +57,9 @@ func shapeOf(t reflect.Type) *shape {
 		if sf.Type == reflect.TypeFor[PolicyDocument]() {
 			sh.structure = ofPolicies
 		}
+		if sf.Type == reflect.TypeFor[[]BatchItem]() {
+			sh.structure = ofBatches
+		}
 	}
 	return sh
 }
@@ -103,6 +106,8 @@ func expectation(t reflect.Type) string {
 		return "a string"
 	case reflect.TypeFor[PolicyDocument]():
 		return "an object: a policy"
+	case reflect.TypeFor[BatchItem]():
+		return "an object of op, key and the fields of the operation"
 	case reflect.TypeFor[time.Time]():
 		return "a string of an RFC 3339 time"
 	}

@@ -45,6 +45,7 @@ var samples = map[string]string{
 	"verify-mac":                   `{"message":"aGVsbG8=","mac":"AAAA"}`,
 	"data-key":                     `{"spec":"AES_256"}`,
 	"wrapped-data-key":             `{"bytes":32}`,
+	"batch":                        `{"items":[{"op":"random","bytes":16}]}`,
 	"random":                       `{"bytes":16}`,
 	"digest":                       `{"algorithm":"SM3","data":""}`,
 	"create-project":               `{"name":"sample"}`,

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,6 +240,79 @@ func flood(t *testing.T, address string) {
 		if _, err := c.Write(out); err != nil {
 			return // it has had enough
 		}
+		out = out[:0]
+	}
+}
+
+// A client that begins requests and resets them at once has no more of them
+// under way than its connection may, and the end of the connection at last
+// (CVE-2023-44487).
+func TestRapidResetsHarmNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	address, other := w.overTLS(nil)
+	before := runtime.NumGoroutine()
+	var most atomic.Int64
+	var clients sync.WaitGroup
+	const connections = 4
+	for range connections {
+		clients.Go(func() {
+			resets(t, address, func() { most.Store(max(most.Load(), int64(runtime.NumGoroutine()))) })
+		})
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); clients.Wait() }()
+	for answered := 0; ; answered++ {
+		response, err := other.Get("https://" + address + "/openapi.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != 200 || response.ProtoMajor != 2 {
+			t.Errorf("another client: %d over HTTP/%d", response.StatusCode, response.ProtoMajor)
+		}
+		select {
+		case <-done:
+			// A stream's handler and its connection's own.
+			if n := most.Load() - int64(before); n > connections*(128+16) {
+				t.Errorf("%d goroutines", n)
+			}
+			return
+		default:
+		}
+	}
+}
+
+// resets begins and resets requests, until it is done or the server has had
+// enough.
+func resets(t *testing.T, address string, look func()) {
+	const frameHeaders, frameReset, frameSettings, endHeadersAndStream, cancel = 0x1, 0x3, 0x4, 0x5, 8
+	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) // a test's certificate
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer c.Close()
+	var reading sync.WaitGroup
+	reading.Go(func() { io.Copy(io.Discard, c) })
+	defer reading.Wait()
+	defer c.Close()
+	if err := c.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Error(err)
+		return
+	}
+	out := frame([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frameSettings, 0, 0, nil)
+	request := append([]byte{0x82, 0x87, 0x04, 8}, "/v1/keys"...) // GET, https, a path (RFC 7541)
+	request = append(request, 0x01, 1, 'x')
+	for i := range uint32(20_000) {
+		out = frame(out, frameHeaders, endHeadersAndStream, 2*i+1, request)
+		out = frame(out, frameReset, 0, 2*i+1, []byte{0, 0, 0, cancel})
+		if len(out) < 4<<10 {
+			continue
+		}
+		if _, err := c.Write(out); err != nil {
+			return // it has had enough
+		}
+		look()
 		out = out[:0]
 	}
 }

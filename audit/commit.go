@@ -26,6 +26,9 @@ type waiter struct {
 	change bool
 	// grouped says that no request waits: the writing goroutine recycles it.
 	grouped bool
+	// follows says that the request waits for an earlier entry of the same
+	// commit as well: see pace.
+	follows bool
 	err     error
 	done    chan error // capacity 1
 }
@@ -39,7 +42,7 @@ func (l *Log) waiter(e *kms.Entry) *waiter {
 	w.record = appendEntry(w.record[:frameSize], e)
 	sealFrame(w.record)
 	w.phase = e.Phase
-	w.change, w.grouped = isChange(e), false
+	w.change, w.grouped, w.follows = isChange(e), false, false
 	w.err = nil
 	return w
 }
@@ -79,13 +82,13 @@ func (l *Log) run() {
 			l.gather()
 		}
 		batch, closing := l.take(spare)
-		durable := durableIn(batch)
+		requests := requestsIn(batch)
 		started := time.Now()
 		if err := l.write(batch); err != nil {
 			return
 		}
 		l.lag.end()
-		l.pace.committed(durable, time.Since(started))
+		l.pace.committed(requests, time.Since(started))
 		clear(batch)
 		spare = batch
 		if ticked || closing {

@@ -127,6 +127,16 @@ func (l *Log) giveUp() {
 	}
 }
 
+// requestsIn counts the requests that wait: one of many entries is one.
+func requestsIn(batch []*waiter) (n int) {
+	for _, w := range batch {
+		if !w.grouped && !w.follows {
+			n++
+		}
+	}
+	return n
+}
+
 // durableIn counts the waiters whose requests wait.
 func durableIn(batch []*waiter) (n int) {
 	for _, w := range batch {

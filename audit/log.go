@@ -217,6 +217,48 @@ func (l *Log) Record(_ context.Context, e *kms.Entry) error {
 	return err
 }
 
+// RecordAll is Record of several entries at once: they are written together,
+// and it waits once. The errors stand in the order of the entries.
+func (l *Log) RecordAll(_ context.Context, entries []*kms.Entry) []error {
+	errs := make([]error, len(entries))
+	waiters := make([]*waiter, len(entries)) // nil: the entry needs none
+	first := true
+	for i, e := range entries {
+		switch {
+		case isRefusal(e) && l.flood.absorb(l.config.Clock(), e):
+			l.metrics.aggregated.Inc()
+		case l.isGrouped(e):
+			errs[i] = l.recordGrouped(e)
+		default:
+			waiters[i] = l.waiter(e)
+			waiters[i].follows, first = !first, false
+		}
+	}
+	l.enqueueAll(waiters, errs)
+	for i, w := range waiters {
+		if w == nil {
+			continue
+		}
+		if errs[i] == nil {
+			errs[i] = <-w.done
+		}
+		l.recycle(w)
+	}
+	return errs
+}
+
+// enqueueAll enqueues under one lock, so that the writing goroutine takes all
+// or none.
+func (l *Log) enqueueAll(waiters []*waiter, errs []error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, w := range waiters {
+		if w != nil {
+			errs[i] = l.enqueueLocked(w)
+		}
+	}
+}
+
 var (
 	errBacklog = kms.Errorf(kms.KindAuditUnavailable, "more entries wait for the journal than may")
 	errClosed  = kms.Errorf(kms.KindAuditUnavailable, "the journal is closed")

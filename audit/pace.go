@@ -9,7 +9,7 @@ import "time"
 // writer at a time does not wait at all. PostgreSQL's commit_delay and
 // commit_siblings are the same idea with fixed numbers.
 type pace struct {
-	last int           // entries of the last commit
+	last int           // requests that waited for the last commit
 	took time.Duration // of a commit, averaged
 }
 
@@ -34,7 +34,7 @@ func (p *pace) delay() time.Duration {
 	return min(p.took*time.Duration(quarters)/gatherShare, maxGather)
 }
 
-// committed notes a commit of n entries.
+// committed notes a commit that n requests waited for.
 func (p *pace) committed(n int, took time.Duration) {
 	if n == 0 {
 		return

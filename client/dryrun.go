@@ -16,11 +16,17 @@ type DryRun struct {
 	RequestID string
 	// Protection of the key that would have been used or made; "" where none is.
 	Protection Protection
+	// Refused is how many items of a batch would be refused; they cost nothing.
+	Refused int
 }
 
 // Error says that nothing was done, and the price.
 func (d *DryRun) Error() string {
-	return fmt.Sprintf("dry run: nothing was done; it would cost %s credits", strconv.FormatFloat(d.Cost, 'f', -1, 64))
+	text := fmt.Sprintf("dry run: nothing was done; it would cost %s credits", strconv.FormatFloat(d.Cost, 'f', -1, 64))
+	if d.Refused > 0 {
+		text += fmt.Sprintf(", and %d items would be refused", d.Refused)
+	}
+	return text
 }
 
 // WithDryRun returns a Client whose calls only ask: the service checks
@@ -40,6 +46,9 @@ type dryRunAnswer struct {
 	Cost       float64    `json:"cost"`
 	RequestID  string     `json:"request_id"`
 	Protection Protection `json:"protection"`
+	Results    []struct {
+		Status int `json:"status"`
+	} `json:"results"` // of a batch
 }
 
 // asking turns a call into one that only asks.
@@ -61,5 +70,11 @@ func (a *dryRunAnswer) result() error {
 	if !a.DryRun {
 		return fmt.Errorf("%w: it is none to a dry run; the call may have been carried out", ErrBadAnswer)
 	}
-	return &DryRun{Cost: a.Cost, RequestID: a.RequestID, Protection: a.Protection}
+	dry := &DryRun{Cost: a.Cost, RequestID: a.RequestID, Protection: a.Protection}
+	for _, r := range a.Results {
+		if r.Status != http.StatusOK {
+			dry.Refused++
+		}
+	}
+	return dry
 }

@@ -171,10 +171,17 @@ func refusal(r *http.Response, body []byte) *Error {
 		RequestID:  r.Header.Get(headerRequestID),
 		RetryAfter: retryAfter(r.Header),
 	}
-	var p problem
-	if mediaType(r.Header) != "application/problem+json" || json.Unmarshal(body, &p) != nil {
+	if mediaType(r.Header) != "application/problem+json" || !e.read(body) {
 		e.Title = http.StatusText(r.StatusCode)
-		return e
+	}
+	return e
+}
+
+// read fills in what a problem says, and tells whether it is one.
+func (e *Error) read(body []byte) bool {
+	var p problem
+	if json.Unmarshal(body, &p) != nil {
+		return false
 	}
 	e.Code, e.Title, e.Detail, e.Approval = p.Code, p.Title, p.Detail, p.Approval
 	if p.RequestID != "" {
@@ -187,7 +194,7 @@ func refusal(r *http.Response, body []byte) *Error {
 			Waited: time.Duration(r.WaitMS * float64(time.Millisecond)),
 		})
 	}
-	return e
+	return true
 }
 
 // retryAfter reads the header Retry-After in both of its forms (RFC 9110,

@@ -189,6 +189,9 @@ var calls = []struct {
 		"GET", "/v1/keys/k/public", ""},
 	{"PublicKey of a version", func(ctx context.Context, c *client.Client) (any, error) { return out(c.PublicKey(ctx, "k", 4)) },
 		"GET", "/v1/keys/k/public?version=4", ""},
+	{"Batch", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.Batch(ctx, []client.BatchItem{{Op: "mac", Key: "a/b", Input: client.MACInput{Message: []byte("hi")}}}))
+	}, "POST", "/v1/batch", `{"items":[{"op":"mac","key":"a/b","message":"aGk="}]}`},
 	{"Random", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Random(ctx, 32)) },
 		"POST", "/v1/random", `{"bytes":32}`},
 	{"Digest", func(ctx context.Context, c *client.Client) (any, error) {
@@ -443,7 +446,7 @@ func TestEveryMethodSendsItsRequest(t *testing.T) {
 					}
 				}
 				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprint(w, `{}`)
+				fmt.Fprint(w, `{"results":[{}]}`) // a batch has as many as items
 			})
 			if _, err := tc.do(t.Context(), c); err != nil {
 				t.Error(err)

@@ -48,6 +48,7 @@ const (
 	OpImportParams   Op = "import-parameters"
 
 	OpRandom Op = "random"
+	OpBatch  Op = "batch" // of operations that have entries of their own
 	OpDigest Op = "digest"
 )
 
@@ -230,6 +231,7 @@ var ops = []OpInfo{
 
 	{Op: OpRandom, Class: ClassUse, Family: "key"},
 	{Op: OpDigest, Class: ClassUse, Family: "key"},
+	{Op: OpBatch, Class: ClassUse, Family: "batch"}, // no scope: its items need theirs
 
 	{Op: OpCreateTenant, Class: ClassCreate, Family: "operator", Changes: true},
 	{Op: OpReadTenant, Class: ClassRead, Family: "operator"},

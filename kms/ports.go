@@ -162,6 +162,10 @@ type Quota interface {
 	Admit(r *AdmitRequest) (Reservation, error)
 	// Settle ends a reservation: once, idempotent, memory only.
 	Settle(r Reservation, outcome Settlement)
+	// Leave says that a request of a batch is over and only waits for the
+	// others to be recorded: it no longer counts against concurrency. Settle
+	// has to follow.
+	Leave(r Reservation)
 	// Penalise charges a credential for a request that was refused before it
 	// was admitted. It refuses nothing.
 	Penalise(tenant *Tenant, credential uuid.UUID)
@@ -429,6 +433,9 @@ type Journal interface {
 	// Record appends e and returns when it is durable, whether ctx has ended
 	// or not. An error means that the answer must be withheld. e is not kept.
 	Record(ctx context.Context, e *Entry) error
+	// RecordAll is Record of several entries, which become durable together.
+	// The errors stand in the order of the entries.
+	RecordAll(ctx context.Context, entries []*Entry) []error
 }
 
 // Observer receives what happened, for metrics. Implementations must be fast

@@ -60,6 +60,14 @@ func (w *rootWorld) Record(_ context.Context, e *kms.Entry) error {
 	return w.refuses
 }
 
+func (w *rootWorld) RecordAll(ctx context.Context, entries []*kms.Entry) []error {
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		errs[i] = w.Record(ctx, e)
+	}
+	return errs
+}
+
 func (w *rootWorld) ListTenants(context.Context, kms.Page) ([]*kms.Tenant, string, error) {
 	return w.tenants, "", nil
 }

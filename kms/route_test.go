@@ -58,6 +58,7 @@ type stage struct {
 	records      *recordBook
 	trail        *trailBook
 	clock        time.Time
+	now          func() time.Time // in place of clock, if it is not nil
 }
 
 // The stage's periods.
@@ -110,7 +111,12 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Clock: func() time.Time { return s.clock },
+		Clock: func() time.Time {
+			if s.now != nil {
+				return s.now()
+			}
+			return s.clock
+		},
 	})
 	return s
 }
@@ -223,6 +229,8 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID, Cost: 12 * kms.Credit, PolicyVersion: s.decidedUnder, LeaseWait: s.leaseWait}, nil
 }
 
+func (s *stage) Leave(kms.Reservation) { s.step("leave") }
+
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,6 +290,14 @@ func (s *stage) Record(_ context.Context, e *kms.Entry) error {
 		return s.step("intent")
 	}
 	return s.step("journal")
+}
+
+func (s *stage) RecordAll(ctx context.Context, entries []*kms.Entry) []error {
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		errs[i] = s.Record(ctx, e)
+	}
+	return errs
 }
 
 func (s *stage) Request(t *kms.Ticket, err error) { _ = s.step("observe") }

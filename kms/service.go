@@ -41,6 +41,7 @@ type Service struct {
 	credentialUses CredentialUses
 	uses           *useBook
 
+	batches    batchCrew
 	queues     Queues
 	records    RequestRecords
 	recent     *recentRequests
@@ -149,7 +150,8 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
-		trail: c.Trail, revisions: c.Revisions, successLine: c.SuccessLine, readEntry: c.ReadEntry,
+		batches: batchCrew{workers: make(map[uuid.UUID]int)},
+		trail:   c.Trail, revisions: c.Revisions, successLine: c.SuccessLine, readEntry: c.ReadEntry,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
@@ -402,16 +404,30 @@ func panicError(p any) error {
 }
 
 // close settles, records and reports a request, and withholds the answer when
-// the journal cannot take its entry.
+// the journal cannot take its entry. An item of a batch is only made ready for
+// that: see Batch.
 func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	t.refused(err)
 	t.Settled = settlement(t, err)
 	entry := entries.Get().(*Entry)
 	s.fill(entry, t, PhaseOutcome, err)
+	if t.item {
+		if t.admitted {
+			s.quota.Leave(t.reservation)
+		}
+		t.ended = ended{entry, err}
+		return err
+	}
 	jerr := s.journal.Record(ctx, entry)
-	t.Passed(StepJournal, s.clock)
 	*entry = Entry{}
 	entries.Put(entry)
+	return s.conclude(ctx, t, err, jerr)
+}
+
+// conclude ends a request whose entry is durable, or with jerr could not be
+// made so.
+func (s *Service) conclude(ctx context.Context, t *Ticket, err, jerr error) error {
+	t.Passed(StepJournal, s.clock)
 	if jerr != nil {
 		err = Wrap(KindAuditUnavailable, jerr, "the journal cannot record the request")
 		// The ledger is what the journal says: no entry, no charge.
@@ -420,9 +436,10 @@ func (s *Service) close(ctx context.Context, t *Ticket, err error) error {
 	switch {
 	case t.admitted:
 		s.quota.Settle(t.reservation, t.Settled)
-	case t.By != nil && (KindOf(err) == KindPermissionDenied || KindOf(err) == KindNotFound) && err != nil:
+	case t.By != nil && err != nil && (KindOf(err) == KindPermissionDenied || KindOf(err) == KindNotFound || t.Op == OpBatch):
 		// Refusals before admission are not free, so that trying out ids and
-		// scopes wears out the credential that does.
+		// scopes, or sending what is only read, wears out the credential that
+		// does.
 		s.quota.Penalise(t.By.Tenant, t.By.Credential)
 	}
 	if KindOf(err) == KindInternal && err != nil {

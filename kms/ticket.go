@@ -70,6 +70,9 @@ type Ticket struct {
 	reservation Reservation
 	admitted    bool
 	ran         bool // a device was asked: the outcome may be known or not
+
+	item  bool  // of a batch, which records and concludes it
+	ended ended // of such, from close on
 }
 
 // Step is a part of the route, in its order.

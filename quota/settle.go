@@ -51,6 +51,18 @@ func (e *Engine) Finish(r kms.Reservation, outcome Outcome) {
 	s.reuse(h)
 }
 
+// Leave frees what a reservation holds of concurrency, before it is settled:
+// its request has left the HSMs and only waits to be recorded. One that is not
+// open is ignored.
+func (e *Engine) Leave(r kms.Reservation) {
+	s := e.shardOf(r.Tenant)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h, ok := s.holds[r.RequestID]; ok && h.reservation.Tenant == r.Tenant {
+		h.stopRunning()
+	}
+}
+
 // end settles a hold.
 func (e *Engine) end(h *hold, outcome Outcome) {
 	t := h.tenant

@@ -71,6 +71,8 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 	apiServer.RegisterOnShutdown(app.Service.EndWatches) // they end with nothing else
 	opsServer := api.NewHTTPServer(app.Ops(), log)
 	opsServer.WriteTimeout = 0 // a CPU profile takes as long as it is asked to
+	api.LimitConnections(apiServer, connectionLimit(c.MaxConnections))
+	api.LimitConnections(opsServer, opsConnections)
 	failed := make(chan error, 3)
 	go func() { failed <- apiServer.Serve(apiListener) }()
 	go func() { failed <- opsServer.Serve(opsListener) }()
@@ -93,6 +95,25 @@ func listenAndServe(ctx context.Context, app *wire.App, c *wire.Config, log *slo
 		err = errors.Join(err, serr)
 	}
 	return err
+}
+
+const (
+	// opsConnections are enough for a monitor, a prober and some people.
+	opsConnections = 256
+	// ownFiles are the files that the service keeps for itself, operations'
+	// connections among them: database, journal, modules, a backup.
+	ownFiles = 512
+)
+
+// connectionLimit is how many connections the API may have: as many as are
+// configured, but so many fewer than the process may have open files that the
+// service itself never lacks one.
+func connectionLimit(configured int) int {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return configured
+	}
+	return int(max(min(uint64(configured), files.Cur-min(files.Cur, ownFiles)), 1))
 }
 
 func shutdown(ctx context.Context, servers ...*http.Server) error {

@@ -69,9 +69,13 @@ func (w *world) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID}, nil
 }
 func (w *world) Settle(kms.Reservation, kms.Settlement)   {}
+func (w *world) Leave(kms.Reservation)                    {}
 func (w *world) Penalise(*kms.Tenant, uuid.UUID)          {}
 func (w *world) Record(context.Context, *kms.Entry) error { return nil }
-func (w *world) Request(*kms.Ticket, error)               {}
+func (w *world) RecordAll(_ context.Context, entries []*kms.Entry) []error {
+	return make([]error, len(entries))
+}
+func (w *world) Request(*kms.Ticket, error) {}
 
 type worldPolicy struct{ kms.PolicyEngine }
 

@@ -31,10 +31,20 @@ func (s *session) showDryRun(d *client.DryRun) error {
 		Cost       float64           `json:"cost"`
 		RequestID  string            `json:"request_id"`
 		Protection client.Protection `json:"protection,omitzero"`
-	}{true, d.Cost, d.RequestID, d.Protection}, func(w io.Writer) error {
+		Refused    int               `json:"refused,omitzero"`
+	}{true, d.Cost, d.RequestID, d.Protection, d.Refused}, func(w io.Writer) error {
 		return details(w,
 			field{"Dry run", "nothing was done"},
 			field{"Cost", strconv.FormatFloat(d.Cost, 'f', -1, 64) + " credits"},
-			field{"Protection", string(d.Protection)})
+			field{"Protection", string(d.Protection)},
+			field{"Refused", refusedItems(d.Refused)})
 	})
+}
+
+// refusedItems says how many items of a batch would be refused; "" for none.
+func refusedItems(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n) + " items"
 }

@@ -27,7 +27,7 @@ func (p *program) commands() []*cobra.Command {
 			p.keyScheduleDeletion(), p.keyCancelDeletion(), p.keyRotation(), p.keyVersions(), p.keyAliases()),
 		p.sign(), p.verify(), p.encrypt(), p.decrypt(), p.reencrypt(), p.mac(), p.verifyMAC(),
 		p.dataKey(), p.wrap(), p.unwrap(), p.sharedSecret(), p.derive(), p.encapsulate(), p.decapsulate(),
-		p.public(), p.csr(), p.random(), p.digest(),
+		p.public(), p.csr(), p.random(), p.digest(), p.batch(),
 		group("secret", "Keep keys of LLM providers",
 			"Keep keys of LLM providers for gateways: versions that take over from each other in\nsteps, and who may read them. A secret is named by its path or its id.",
 			p.secretPut(), p.secretGet(), p.secretList(), p.secretVersions(), p.secretActivate(), p.secretRollback(), p.secretDisable(),

@@ -26,6 +26,7 @@ type service struct {
 	*httptest.Server
 	mu   sync.Mutex
 	last string
+	sent int // batches
 }
 
 func startService(t *testing.T) *service {
@@ -141,6 +142,7 @@ var answers = map[string]string{
 	"POST /v1/keys/mailbox/decapsulate":  `{"secret":"a2V5a2V5","algorithm":"ML_KEM","version":1,` + meta + `}`,
 	"POST /v1/keys/orders%2Feu/csr":      `{"csr":"-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n","algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
 	"POST /v1/random":                    `{"random":"AP8Q",` + charge + `}`,
+	"POST /v1/batch":                     ``, // dry runs; see service.batch
 	"POST /v1/digest":                    `{"digest":"AP8Q","algorithm":"SM3",` + charge + `}`,
 	"POST /v1/projects":                  `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
 	"POST /v1/tenants/acme/projects":     `{"name":"payments","created_at":"2026-01-02T03:04:05Z",` + charge + `}`,
@@ -331,6 +333,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, known := answers[r.Method+" "+target]
+	if target == "/v1/batch" {
+		answer, known = s.batch(body), true
+	}
 	if path, dry := strings.CutSuffix(target, "?dry_run=true"); dry {
 		if _, known = answers[r.Method+" "+path]; known {
 			answer = `{"dry_run":true,"cost":12.5,"request_id":"01920000-0000-7000-8000-000000000001","protection":"HSM"}`

@@ -44,6 +44,10 @@ type Config struct {
 	TrustedProxies []string `koanf:"trusted_proxies"`
 	// MaxBodyBytes bounds a request's body. Default 2 MiB.
 	MaxBodyBytes int64 `koanf:"max_body_bytes"`
+	// MaxConnections bounds the connections of the API, and those of operations:
+	// 64 to 1048576, but never more than the process may have open files.
+	// Default 16384.
+	MaxConnections int `koanf:"max_connections"`
 
 	Database DatabaseConfig `koanf:"database"`
 	HSM      HSMConfig      `koanf:"hsm"`
@@ -198,9 +202,11 @@ const (
 	DefaultListen       = "127.0.0.1:8440"
 	DefaultOpsListen    = "127.0.0.1:8441"
 	DefaultMaxBodyBytes = 2 << 20
-	DefaultSlots        = 4
-	DefaultSegmentBytes = 64 << 20
-	DefaultReserveBytes = 16 << 20
+	// DefaultMaxConnections takes some 400 MiB when all are idle.
+	DefaultMaxConnections = 1 << 14
+	DefaultSlots          = 4
+	DefaultSegmentBytes   = 64 << 20
+	DefaultReserveBytes   = 16 << 20
 
 	DefaultRootRotation    = 365 * 24 * time.Hour
 	DefaultBackupRetention = 35 * 24 * time.Hour
@@ -265,6 +271,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Listen, DefaultListen)
 	setDefault(&c.OpsListen, DefaultOpsListen)
 	setDefault(&c.MaxBodyBytes, DefaultMaxBodyBytes)
+	setDefault(&c.MaxConnections, DefaultMaxConnections)
 	if c.Node == "" {
 		c.Node, _ = os.Hostname()
 	}
@@ -312,6 +319,7 @@ func (c *Config) Validate() error {
 	check(c.Database.Driver == "sqlite" || c.Database.Driver == "postgres", "database.driver: must be sqlite or postgres")
 	check(c.Database.Driver != "postgres" || c.Database.URLFile != "", "database.url_file: is missing")
 	check(c.Database.Staleness >= 0 && c.Database.Staleness <= time.Hour, "database.staleness: must be at most 1h")
+	check(c.MaxConnections >= 64 && c.MaxConnections <= 1<<20, "max_connections: must be 64 to 1048576")
 	check(c.MaxBodyBytes >= 1<<10 && c.MaxBodyBytes <= 64<<20, "max_body_bytes: must be 1 KiB to 64 MiB")
 	check((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), "tls: cert_file and key_file come together")
 	check(c.TLS.CertFile != "" || c.AllowPlaintext || isLoopback(c.Listen),

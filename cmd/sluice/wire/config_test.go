@@ -100,6 +100,7 @@ func TestMistakeInTheConfigurationIsRefusedByName(t *testing.T) {
 		{"relative anchor", "node: api-1", "node: api-1\njournal: {anchor_file: heads}", "journal.anchor_file"},
 		{"a change that is grouped", "node: api-1", "node: api-1\njournal: {grouped: [verify, rotate]}", "journal.grouped"},
 		{"grouped twice", "node: api-1", "node: api-1\njournal: {grouped: [verify, verify]}", "journal.grouped"},
+		{"few connections", "node: api-1", "node: api-1\nmax_connections: 1", "max_connections"},
 		{"tiny body", "node: api-1", "node: api-1\nmax_body_bytes: 1", "max_body_bytes"},
 		{"not YAML", "node: api-1", "node: [", "configuration"},
 	}
