@@ -80,8 +80,8 @@ func TestItemIsAnsweredAsItsOwnRouteAnswers(t *testing.T) {
 	}
 	covered := 0
 	for name, make := range w.operations() {
-		if name == "batch" {
-			continue
+		if name == "batch" || name == "fetch-secrets" {
+			continue // they have items of their own
 		}
 		ok := make()
 		for _, c := range []struct {
