@@ -27,9 +27,6 @@ type EndpointProbes interface {
 }
 
 const (
-	// probeMisses is how many probes in a row are not answered by an endpoint
-	// that is down.
-	probeMisses = 3
 	// probeWanted is for how long an endpoint is probed after it was asked for,
 	// and probeRenewed how long before the end that is said again.
 	probeWanted  = time.Hour
@@ -56,7 +53,7 @@ func (s *Service) down(ctx context.Context, v *RouteView, want bool) error {
 	for _, e := range known {
 		renewed[e.URL] = e.Wanted.After(v.Now.Add(probeRenewed))
 		for _, name := range byURL[e.URL] {
-			v.Down[name] = e.Misses >= probeMisses && e.Wanted.After(v.Now)
+			v.Down[name] = e.Misses >= v.Rules.ProbeFailures && e.Wanted.After(v.Now)
 		}
 	}
 	for _, url := range urls {

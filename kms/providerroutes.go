@@ -118,10 +118,18 @@ func (s *Service) orderOf(ctx context.Context, r *ProviderRoute, model string) (
 	return order, nil
 }
 
+// routeRules are the policy's.
+func (s *Service) routeRules() RouteRules {
+	if s.policyRules == nil {
+		return DefaultRouteRules()
+	}
+	return s.policyRules()
+}
+
 // viewOf collects what a decision on a route is made from. calls tells whether
 // calls are made over it, by which its endpoints are probed.
 func (s *Service) viewOf(ctx context.Context, r *ProviderRoute, calls bool) (*RouteView, error) {
-	v := &RouteView{Route: r, Now: s.clock(), Keys: make(map[string]RouteKeys, len(r.Targets)), Down: map[string]bool{}}
+	v := &RouteView{Route: r, Rules: s.routeRules(), Now: s.clock(), Keys: make(map[string]RouteKeys, len(r.Targets)), Down: map[string]bool{}}
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		if t.Secret == "" {

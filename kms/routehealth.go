@@ -166,9 +166,39 @@ type RouteKeys struct {
 	Versions []uint32
 }
 
+// RouteRules are the numbers by which the health of routes is decided, by the
+// policy in force.
+type RouteRules struct {
+	// BreakerFailures in a row open an endpoint's breaker, for OpenFirst and then
+	// twice as long each time, OpenLast at most.
+	BreakerFailures     int64
+	OpenFirst, OpenLast time.Duration
+	// Switch are the parts of its calls that leave a failing target, ascending
+	// to 100, one each SwitchTime; Failback those that a returning one gets, each
+	// observed for FailbackTime.
+	Switch, Failback         []uint32
+	SwitchTime, FailbackTime time.Duration
+	// LimitLasts is how long a rate limit lasts before it is a fail-over.
+	LimitLasts time.Duration
+	// An endpoint that answers none of ProbeFailures probes in a row, which are
+	// made every ProbeTime, is down.
+	ProbeFailures int
+	ProbeTime     time.Duration
+}
+
+// DefaultRouteRules are the numbers of the default policy.
+func DefaultRouteRules() RouteRules {
+	return RouteRules{
+		BreakerFailures: 5, OpenFirst: 2 * time.Minute, OpenLast: 15 * time.Minute,
+		Switch: []uint32{10, 30, 100}, Failback: []uint32{20, 50, 100}, SwitchTime: time.Minute, FailbackTime: 5 * time.Minute,
+		LimitLasts: 2 * time.Minute, ProbeFailures: 3, ProbeTime: 30 * time.Second,
+	}
+}
+
 // RouteView is what a decision on a route is made from beside its health.
 type RouteView struct {
 	Route *ProviderRoute
+	Rules RouteRules
 	Now   time.Time
 	Model string // whose order is asked for; "": of the route as a whole
 	// Keys are by the target's name.

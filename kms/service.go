@@ -57,6 +57,7 @@ type Service struct {
 
 	secrets     ProviderSecrets
 	policyTimes func() SecretTimes
+	policyRules func() RouteRules
 	dataKeys    *dataKeyCache
 	watches     *watchHub
 	events      Events
@@ -122,6 +123,7 @@ type Config struct {
 	ReadEntry   EntryReader // reads the payloads of the trail
 	Secrets     ProviderSecrets
 	SecretTimes func() SecretTimes // nil: the defaults
+	RouteRules  func() RouteRules  // nil: the defaults
 	Events      Events
 	Routes      ProviderRoutes
 	Probes      EndpointProbes
@@ -155,7 +157,7 @@ func NewService(c Config) *Service {
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
-		secrets: c.Secrets, policyTimes: c.SecretTimes, dataKeys: newDataKeyCache(), events: c.Events,
+		secrets: c.Secrets, policyTimes: c.SecretTimes, policyRules: c.RouteRules, dataKeys: newDataKeyCache(), events: c.Events,
 		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
 	}
 	s.watches = newWatchHub(s)

@@ -19,8 +19,7 @@ import (
 
 // The pace of probes.
 const (
-	interval = 30 * time.Second
-	jitter   = 0.20
+	jitter = 0.20 // of the interval
 	// lookInterval is how often it is looked for what is due.
 	lookInterval = time.Second
 	// attemptTimeout bounds a probe; lease is longer, so that none is made twice.
@@ -39,8 +38,10 @@ const (
 
 // Config is what a Prober needs; every field is required.
 type Config struct {
-	Probes     kms.EndpointProbes
-	Get        func(*http.Request) (*http.Response, error) // confined to public addresses
+	Probes kms.EndpointProbes
+	Get    func(*http.Request) (*http.Response, error) // confined to public addresses
+	// Interval is the time between probes of an endpoint, give or take a fifth.
+	Interval   func() time.Duration
 	Log        *slog.Logger
 	Clock      func() time.Time
 	Registerer prometheus.Registerer
@@ -134,7 +135,7 @@ func (p *Prober) end(e *kms.Endpoint, up, own bool) {
 		}
 	}
 	p.probed.WithLabelValues(result).Inc()
-	due := p.c.Clock().Add(time.Duration(float64(interval) * (1 + jitter*(2*rand.Float64()-1))))
+	due := p.c.Clock().Add(time.Duration(float64(p.c.Interval()) * (1 + jitter*(2*rand.Float64()-1))))
 	if err := p.c.Probes.EndProbe(p.running, e.URL, misses, due); err != nil && p.running.Err() == nil {
 		p.c.Log.Error("storing what a probe came to", slog.Any("error", err))
 	}

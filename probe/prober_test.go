@@ -93,7 +93,7 @@ func (a *answers) requests() int {
 }
 
 func start(t *testing.T, p *probes, a *answers) *Prober {
-	prober := Start(Config{Probes: p, Get: a.get, Log: slog.New(slog.DiscardHandler), Clock: time.Now, Registerer: prometheus.NewRegistry()})
+	prober := Start(Config{Probes: p, Get: a.get, Interval: func() time.Duration { return 30 * time.Second }, Log: slog.New(slog.DiscardHandler), Clock: time.Now, Registerer: prometheus.NewRegistry()})
 	t.Cleanup(func() { prober.Close() })
 	return prober
 }

@@ -55,15 +55,23 @@ func open(v *kms.RouteView, stored []byte) (*health, error) {
 		if t == nil || t.Address != v.Route.Targets[i].BaseURL {
 			t = &target{Address: v.Route.Targets[i].BaseURL, State: kms.TargetHealthy, Since: h.now}
 		}
-		if t.State == kms.TargetUnhealthy && (t.Step < 0 || t.Step >= len(switchSteps)) ||
-			t.State == kms.TargetRecovering && (t.Step < 0 || t.Step >= len(failbackSteps)) {
+		if t.Step < 0 || t.Step >= maxSteps {
 			return nil, errHealth
+		}
+		// The policy may have fewer steps than when the target came to its own.
+		switch t.State {
+		case kms.TargetUnhealthy:
+			t.Step = min(t.Step, len(h.rules().Switch)-1)
+		case kms.TargetRecovering:
+			t.Step = min(t.Step, len(h.rules().Failback)-1)
 		}
 		h.Targets[name] = t
 	}
 	h.pass()
 	return h, nil
 }
+
+func (h *health) rules() *kms.RouteRules { return &h.view.Rules }
 
 // pass lets time do its work on all targets, in the order of the route.
 func (h *health) pass() {
@@ -80,7 +88,7 @@ func (h *health) transition(t *target) {
 }
 
 func (h *health) tell(e kms.EventType, name string, t *target, version uint32) {
-	h.events = append(h.events, kms.RouteEvent{Type: e, Target: name, Cause: t.Cause, Version: version, Share: 100 - t.moved(), Generation: h.Generation})
+	h.events = append(h.events, kms.RouteEvent{Type: e, Target: name, Cause: t.Cause, Version: version, Share: 100 - h.moved(t), Generation: h.Generation})
 }
 
 // fraction is a number from 0 to below 1 that follows from a target, the route

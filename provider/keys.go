@@ -101,11 +101,11 @@ func (t *target) usable(now time.Time, keys kms.RouteKeys) (ok bool, until time.
 }
 
 // takeLimit takes what calls said of a rate limit.
-func (t *target) takeLimit(now time.Time, o *kms.RouteOutcome) {
+func (t *target) takeLimit(now time.Time, o *kms.RouteOutcome, lasts time.Duration) {
 	t.Cools = slices.DeleteFunc(t.Cools, func(c cool) bool {
 		same := c.Version == o.Version && c.Model == o.Model
 		// What is over is kept for as long as it may turn out to go on.
-		return same && o.OK > 0 || now.Sub(c.Until) > limitLasts
+		return same && o.OK > 0 || now.Sub(c.Until) > lasts
 	})
 	if o.RateLimit == 0 {
 		return
@@ -131,9 +131,9 @@ func (t *target) takeLimit(now time.Time, o *kms.RouteOutcome) {
 // limitsLast tells whether a rate limit has lasted too long without any call
 // getting through. A limit that nothing was refused by since it was over, does
 // not last.
-func (t *target) limitsLast(now time.Time) bool {
+func (t *target) limitsLast(now time.Time, lasts time.Duration) bool {
 	return slices.ContainsFunc(t.Cools, func(c cool) bool {
-		return now.Sub(c.Since) >= limitLasts && now.Before(c.Until) && t.LastOK.Before(c.Since)
+		return now.Sub(c.Since) >= lasts && now.Before(c.Until) && t.LastOK.Before(c.Since)
 	})
 }
 

@@ -2,6 +2,8 @@ package provider
 
 import "time"
 
+// Beside the rules, which are the policy's: see kms.RouteRules.
+
 // The sliding window in which calls are counted: long enough for a rate of few
 // calls, short enough that a recovery shows.
 const (
@@ -11,11 +13,10 @@ const (
 
 // What makes an endpoint suspect or opens its breaker.
 const (
-	breakerFailures = 5 // in a row
-	minCalls        = 20
-	suspectRate     = 0.10
-	clearRate       = 0.05 // below it a suspect is healthy again: half of what made it one
-	brokenRate      = 0.50
+	minCalls    = 20
+	suspectRate = 0.10
+	clearRate   = 0.05 // below it a suspect is healthy again: half of what made it one
+	brokenRate  = 0.50
 	// suspectTime is for how long a suspect stays one at least, so that it does
 	// not go to and fro with each report.
 	suspectTime = time.Minute
@@ -23,36 +24,27 @@ const (
 
 // The breaker's times.
 const (
-	openFirst = 2 * time.Minute
-	openLast  = 15 * time.Minute
 	// openJitter is the part by which they vary, so that breakers that opened
 	// together are not tried together.
 	openJitter = 0.20
 	// leaseTime is how long a lease lasts: longer than a long call takes.
 	leaseTime = time.Minute
 	// forgetAfter is how long a target is healthy before the breaker's time
-	// begins at openFirst again.
+	// begins at OpenFirst again.
 	forgetAfter = 10 * time.Minute
 )
 
 // How calls move.
 const (
-	switchTime  = time.Minute     // of a step away
-	observeTime = 5 * time.Minute // of a step back
 	// slowFactor is how much longer than usual the P99 of a returning target
 	// may be, and slowFloor what is never called slow: noise of short calls.
 	slowFactor = 2
 	slowFloor  = 200 * time.Millisecond
+	// maxSteps bounds the steps of the rules: whole parts of 100 that ascend.
+	maxSteps = 100
 	// learning is how many reports it takes for the usual P99 to follow most of
 	// the way.
 	learning = 16
-)
-
-// switchSteps are the parts of its calls that leave a failing target, and
-// failbackSteps those that a returning one gets, in hundredths.
-var (
-	switchSteps   = []uint32{10, 30, 100}
-	failbackSteps = []uint32{20, 50, 100}
 )
 
 // What is known of keys.
@@ -65,11 +57,9 @@ const (
 	invalidTime   = 15 * time.Minute
 	exhaustedTime = 10 * time.Minute
 	maxExhausted  = 24 * time.Hour
-	// limitLasts is how long a rate limit lasts before it is a fail-over.
-	limitLasts = 2 * time.Minute
-	minCool    = time.Second
-	maxCool    = time.Minute
-	coolTime   = 30 * time.Second // when the provider does not say
+	minCool       = time.Second
+	maxCool       = time.Minute
+	coolTime      = 30 * time.Second // when the provider does not say
 	// Bounds of what is kept of one target.
 	maxKeys  = 32
 	maxCools = 256

@@ -137,7 +137,7 @@ func (h *health) weights(panicking bool) (weights []uint32, stands []bool) {
 		return weights, stands
 	}
 	for i := range targets {
-		away := targets[i].Weight * h.Targets[targets[i].Name].moved() / 100
+		away := targets[i].Weight * h.moved(h.Targets[targets[i].Name]) / 100
 		to := h.standIn(i)
 		if away == 0 || to < 0 {
 			weights[i] += targets[i].Weight
@@ -209,7 +209,7 @@ func (h *health) reasons(i int, stands, panicking bool) (list []kms.RouteReason)
 	case kms.TargetRecovering:
 		add(true, kms.RouteFailback)
 	case kms.TargetUnhealthy:
-		add(t.moved() < 100, kms.RouteSwitching)
+		add(h.moved(t) < 100, kms.RouteSwitching)
 		add(h.breaker(t) == kms.BreakerOpen, kms.RouteBreakerOpen)
 		add(h.breaker(t) != kms.BreakerOpen && !h.now.Before(t.Until), kms.RouteHalfOpen)
 		add(t.Cause == kms.CauseProbe, kms.RouteProbeDown)

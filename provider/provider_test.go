@@ -35,6 +35,36 @@ func TestAFailingPrimaryGivesItsCallsAwayInSteps(t *testing.T) {
 	}
 }
 
+// The numbers are the policy's, also of a target that is on its way by other
+// ones.
+func TestThePolicysNumbersDecide(t *testing.T) {
+	g := newGateway(t, "b")
+	g.view.Rules.BreakerFailures, g.view.Rules.Switch, g.view.Rules.SwitchTime = 2, []uint32{40, 60, 80, 100}, time.Second
+	g.report(failed("a", 1))
+	g.want("a", kms.TargetHealthy, 100)
+	g.report(failed("a", 1))
+	for _, left := range []uint32{60, 40, 20, 0} {
+		g.want("a", kms.TargetUnhealthy, left)
+		g.pass(time.Second)
+		g.look()
+	}
+	g.report()
+	g.view.Rules = kms.DefaultRouteRules()
+	g.look()
+	g.want("a", kms.TargetUnhealthy, 0)
+	g.view.Rules.Failback, g.view.Rules.FailbackTime = []uint32{30, 100}, time.Second
+	g.pass(time.Hour)
+	g.report()
+	g.report(kms.RouteOutcome{Target: "a", OK: 1, Lease: g.choice("a").Lease})
+	g.want("a", kms.TargetRecovering, 30)
+	g.pass(time.Second)
+	g.look()
+	g.want("a", kms.TargetRecovering, 100)
+	g.pass(time.Second)
+	g.look()
+	g.want("a", kms.TargetHealthy, 100)
+}
+
 // bifrost's issue 125: a back-up, or a primary that is back, must not meet all
 // calls at once.
 func TestARecoveredPrimaryGetsTwentyFiftyAndHundred(t *testing.T) {
@@ -443,7 +473,7 @@ func TestAClockThatGoesBackTurnsNothingBack(t *testing.T) {
 func TestAHealthThatIsNoneIsRefused(t *testing.T) {
 	g := newGateway(t, "b")
 	for _, stored := range []string{"", "null1", `{"generation":1,"colour":"red"}`,
-		`{"generation":1,"targets":{"a":{"address":"https://a.example/v1","state":"unhealthy","step":7}}}`} {
+		`{"generation":1,"targets":{"a":{"address":"https://a.example/v1","state":"unhealthy","step":100}}}`} {
 		if _, err := (provider.Health{}).Order(&g.view, []byte(stored)); err == nil {
 			t.Errorf("%q was taken", stored)
 		}

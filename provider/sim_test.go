@@ -27,7 +27,7 @@ type gateway struct {
 // newGateway makes a route with the primary "a" and fallbacks named so.
 func newGateway(t testing.TB, fallbacks ...string) *gateway {
 	r := &kms.ProviderRoute{ID: uuid.MustParse("0198c1a5-0000-7000-8000-000000000001"), Name: "chat", Models: []string{model}, AuthHeader: kms.AuthBearer}
-	g := &gateway{t: t, view: kms.RouteView{Route: r, Now: start, Keys: map[string]kms.RouteKeys{}, Down: map[string]bool{}}}
+	g := &gateway{t: t, view: kms.RouteView{Route: r, Rules: kms.DefaultRouteRules(), Now: start, Keys: map[string]kms.RouteKeys{}, Down: map[string]bool{}}}
 	for i, name := range append([]string{"a"}, fallbacks...) {
 		target := kms.RouteTarget{Name: name, Provider: "openai", BaseURL: "https://" + name + ".example/v1", Region: "eu", Secret: "llm/" + name}
 		if i == 0 {

@@ -61,14 +61,14 @@ func (o *observed) p99() nanoseconds {
 }
 
 // moved is the part of its calls that others have, in hundredths.
-func (t *target) moved() uint32 {
+func (h *health) moved(t *target) uint32 {
 	switch t.State {
 	case kms.TargetSuspect:
-		return switchSteps[0]
+		return h.rules().Switch[0]
 	case kms.TargetUnhealthy:
-		return switchSteps[t.Step]
+		return h.rules().Switch[t.Step]
 	case kms.TargetRecovering:
-		return 100 - failbackSteps[t.Step]
+		return 100 - h.rules().Failback[t.Step]
 	}
 	return 0
 }
@@ -81,7 +81,7 @@ func faulty(c kms.TargetCause) bool {
 // leave begins, or goes on with, the way away. An endpoint's fault opens the
 // breaker; a rate limit or a key says when it may be tried again.
 func (h *health) leave(name string, t *target, cause kms.TargetCause, until time.Time) {
-	moved, away, known := t.moved(), t.State == kms.TargetUnhealthy, t.State == kms.TargetUnhealthy && faulty(t.Cause)
+	moved, away, known := h.moved(t), t.State == kms.TargetUnhealthy, t.State == kms.TargetUnhealthy && faulty(t.Cause)
 	if faulty(cause) {
 		until = h.now.Add(h.openFor(name, t.Opens))
 		t.Opens++
@@ -91,7 +91,7 @@ func (h *health) leave(name string, t *target, cause kms.TargetCause, until time
 	if !away {
 		// No back-up gets fewer calls than it has already, or many more at once.
 		t.Step = 0
-		for switchSteps[t.Step] < moved {
+		for h.rules().Switch[t.Step] < moved {
 			t.Step++
 		}
 		t.StepSince = h.now
@@ -105,13 +105,13 @@ func (h *health) leave(name string, t *target, cause kms.TargetCause, until time
 	}
 }
 
-// openFor is how long the breaker is open for the next time: openFirst doubling
-// to openLast, give or take openJitter. The jitter follows from what opens, so
+// openFor is how long the breaker is open for the next time: OpenFirst doubling
+// to OpenLast, give or take openJitter. The jitter follows from what opens, so
 // that all API nodes come to the same.
 func (h *health) openFor(name string, opens int) time.Duration {
-	d := openFirst
+	d := h.rules().OpenFirst
 	for range opens {
-		if d = min(2*d, openLast); d == openLast {
+		if d = min(2*d, h.rules().OpenLast); d == h.rules().OpenLast {
 			break
 		}
 	}
@@ -144,7 +144,7 @@ func (h *health) take(name string, t *target, o *kms.RouteOutcome, keys kms.Rout
 	if t.takeKey(h.now, o) {
 		h.tell(kms.EventProviderKeyInvalid, name, t, o.Version)
 	}
-	t.takeLimit(h.now, o)
+	t.takeLimit(h.now, o, h.rules().LimitLasts)
 	if o.OK > 0 {
 		t.LastOK = h.now
 	}
@@ -221,14 +221,14 @@ func (t *target) observe(o *kms.RouteOutcome, c counts) {
 func (h *health) judge(name string, t *target) {
 	sum := t.Window.sum(h.now)
 	many := sum.judged() >= minCalls
-	broken := t.Failures >= breakerFailures || many && sum.rate() >= brokenRate
+	broken := t.Failures >= h.rules().BreakerFailures || many && sum.rate() >= brokenRate
 	switch {
 	case t.State == kms.TargetUnhealthy && faulty(t.Cause):
 		// It is known.
 	case broken:
 		h.leave(name, t, kms.CauseEndpoint, time.Time{})
 	case t.State == kms.TargetUnhealthy:
-	case t.limitsLast(h.now), sum.Limited > 0 && sum.Connections >= limitConnections && 2*sum.OK < sum.judged()+sum.Limited:
+	case t.limitsLast(h.now, h.rules().LimitLasts), sum.Limited > 0 && sum.Connections >= limitConnections && 2*sum.OK < sum.judged()+sum.Limited:
 		h.leave(name, t, kms.CauseRateLimit, t.cooledUntil(h.now))
 	case t.State == kms.TargetHealthy && many && sum.rate() >= suspectRate:
 		h.suspect(name, t)
@@ -248,9 +248,9 @@ func (h *health) judgeReturn(name string, t *target) {
 	switch {
 	case o.Billing > 0:
 		h.leave(name, t, kms.CauseKey, h.now.Add(exhaustedTime))
-	case t.Failures >= breakerFailures, o.judged() >= minCalls && o.rate() >= suspectRate:
+	case t.Failures >= h.rules().BreakerFailures, o.judged() >= minCalls && o.rate() >= suspectRate:
 		h.leave(name, t, kms.CauseEndpoint, time.Time{})
-	case t.limitsLast(h.now):
+	case t.limitsLast(h.now, h.rules().LimitLasts):
 		h.leave(name, t, kms.CauseRateLimit, t.cooledUntil(h.now))
 	case o.Timed >= minCalls && t.slow():
 		h.leave(name, t, kms.CauseLatency, time.Time{})
@@ -278,9 +278,9 @@ func (h *health) advance(name string, t *target, keys kms.RouteKeys, down bool) 
 	}
 	switch t.State {
 	case kms.TargetUnhealthy:
-		for t.Step+1 < len(switchSteps) && h.now.Sub(t.StepSince) >= switchTime {
+		for t.Step+1 < len(h.rules().Switch) && h.now.Sub(t.StepSince) >= h.rules().SwitchTime {
 			t.Step++
-			t.StepSince = t.StepSince.Add(switchTime)
+			t.StepSince = t.StepSince.Add(h.rules().SwitchTime)
 			h.Generation++
 		}
 	case kms.TargetRecovering:
@@ -310,7 +310,7 @@ func (t *target) exhausted(now time.Time, keys kms.RouteKeys) bool {
 // was observed for long enough and nothing speaks against it. Where nobody
 // reports, time alone decides.
 func (h *health) advanceReturn(name string, t *target) {
-	for t.State == kms.TargetRecovering && h.now.Sub(t.StepSince) >= observeTime {
+	for t.State == kms.TargetRecovering && h.now.Sub(t.StepSince) >= h.rules().FailbackTime {
 		o := &t.Observed
 		switch {
 		case o.Failed > 0 && o.rate() >= suspectRate:
@@ -322,12 +322,12 @@ func (h *health) advanceReturn(name string, t *target) {
 		case o.Limited > 0 && o.OK == 0:
 			return // nothing got through yet
 		}
-		if t.Step+1 == len(failbackSteps) {
+		if t.Step+1 == len(h.rules().Failback) {
 			h.settle(name, t, kms.TargetHealthy)
 			return
 		}
 		t.Step++
-		t.StepSince = t.StepSince.Add(observeTime)
+		t.StepSince = t.StepSince.Add(h.rules().FailbackTime)
 		t.Observed = observed{}
 		h.Generation++
 	}

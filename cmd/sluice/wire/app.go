@@ -173,7 +173,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
-		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, Events: a.Events,
+		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, RouteRules: a.RouteRules, Events: a.Events,
 		Routes: a.Store, Probes: a.Store, RouteHealth: provider.Health{}, KeyTrials: a.keyTrials(),
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
@@ -254,6 +254,28 @@ func (a *App) secretTimes() kms.SecretTimes {
 		Fresh: time.Duration(rules.ClientFreshSeconds) * time.Second, Lease: time.Duration(rules.ClientExpirySeconds) * time.Second,
 		Heartbeat: time.Duration(rules.HeartbeatSeconds) * time.Second,
 	}
+}
+
+// RouteRules are the numbers of providers' health, by the policy in force.
+func (a *App) RouteRules() kms.RouteRules {
+	rules := a.Policies.Current().Policy().Secrets
+	return kms.RouteRules{
+		BreakerFailures: rules.BreakerFailures,
+		OpenFirst:       time.Duration(rules.BreakerOpenSeconds) * time.Second, OpenLast: time.Duration(rules.BreakerMaxSeconds) * time.Second,
+		Switch: hundredths(rules.SwitchPercents), SwitchTime: time.Duration(rules.SwitchStepSeconds) * time.Second,
+		Failback: hundredths(rules.FailbackPercents), FailbackTime: time.Duration(rules.FailbackStepSeconds) * time.Second,
+		LimitLasts:    time.Duration(rules.LimitedSeconds) * time.Second,
+		ProbeFailures: int(rules.ProbeFailures), ProbeTime: time.Duration(rules.ProbeSeconds) * time.Second,
+	}
+}
+
+// hundredths are the steps of a gradual change.
+func hundredths(steps quota.Steps) []uint32 {
+	list := make([]uint32, len(steps))
+	for i, s := range steps {
+		list[i] = uint32(s)
+	}
+	return list
 }
 
 // API returns the handler of the REST API.

@@ -99,8 +99,8 @@ func (a *App) openNotifier() error {
 // startProber starts what asks endpoints of providers whether they answer.
 func (a *App) startProber() {
 	prober := probe.Start(probe.Config{Probes: a.Store,
-		Get: func(r *http.Request) (*http.Response, error) { return a.addresses.RoundTrip(r, nil) },
-		Log: a.log, Clock: time.Now, Registerer: a.Metrics})
+		Get:      func(r *http.Request) (*http.Response, error) { return a.addresses.RoundTrip(r, nil) },
+		Interval: func() time.Duration { return a.RouteRules().ProbeTime }, Log: a.log, Clock: time.Now, Registerer: a.Metrics})
 	a.closes = append(a.closes, prober.Close)
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -400,13 +401,23 @@ func TestSecretsOfADeletedTenantAreErased(t *testing.T) {
 	})
 }
 
-// Secrets that are made without times of their own have the policy's.
-func TestSecretsHaveThePolicysTimes(t *testing.T) {
+// Secrets that are made without times of their own have the policy's, and the
+// health of routes is decided by its numbers.
+func TestSecretsAndRoutesHaveThePolicysNumbers(t *testing.T) {
 	wiretest.Require(t)
 	s := wiretest.Start(t, t.TempDir())
-	document := policy(t, func(p *quota.Policy) { p.Secrets.ClientFreshSeconds, p.Secrets.ClientExpirySeconds = 7, 90 })
+	if rules := s.App.RouteRules(); !reflect.DeepEqual(rules, kms.DefaultRouteRules()) {
+		t.Errorf("at first %+v", rules)
+	}
+	document := policy(t, func(p *quota.Policy) {
+		p.Secrets.ClientFreshSeconds, p.Secrets.ClientExpirySeconds = 7, 90
+		p.Secrets.BreakerFailures, p.Secrets.SwitchPercents = 9, quota.Steps{50, 100}
+	})
 	if err := s.App.Policies.Apply(s.App.Policies.Current().Version+1, document); err != nil {
 		t.Fatal(err)
+	}
+	if rules := s.App.RouteRules(); rules.BreakerFailures != 9 || !slices.Equal(rules.Switch, []uint32{50, 100}) {
+		t.Errorf("by the policy %+v", rules)
 	}
 	for body, want := range map[string][2]float64{
 		`{"path":"timed/a","provider":"openai","value":"sk-a"}`:                                       {7, 90},
