@@ -176,6 +176,22 @@ func (s *Service) DeleteRoute(ctx context.Context, t *Ticket, name string) error
 		}})
 }
 
+// eraseRoutes removes the routes of a deleted tenant. They hold names and
+// addresses and nothing that opens anything, so that the deletion's own entries
+// are enough.
+func (s *Service) eraseRoutes(ctx context.Context, tenant *Tenant) error {
+	list, _, err := s.routes.ListRoutes(ctx, tenant.ID, Page{Size: MaxRoutes})
+	if err != nil {
+		return err
+	}
+	for _, r := range list {
+		if err := s.routes.DeleteRoute(ctx, tenant.ID, r.Name); err != nil && KindOf(err) != KindNotFound {
+			return err
+		}
+	}
+	return nil
+}
+
 // ReplayRoute is Replay for PutRoute: it returns the route as it is now.
 func (s *Service) ReplayRoute(ctx context.Context, t *Ticket, op Op, name string) (r *ProviderRoute, err error) {
 	err = s.replayOther(ctx, t, op, nil, func(t *Ticket) error {

@@ -127,6 +127,9 @@ func (k *Keeper) advanceDeletion(ctx context.Context, id uuid.UUID) (overdue boo
 		if err := k.eraseSecrets(ctx, tenant); err != nil {
 			return false, err
 		}
+		if err := s.eraseRoutes(ctx, tenant); err != nil {
+			return false, err
+		}
 		if err := k.revokeCredentials(ctx, tenant); err != nil {
 			return false, err
 		}

@@ -54,7 +54,7 @@ func newTenant(t testing.TB, s *wiretest.Service, name, tier string) string {
 		return answer
 	}
 	made(s.Operator, "/v1/tenants", fmt.Sprintf(`{"name":%q,"tier":%q}`, name, tier))
-	credential := made(s.Operator, "/v1/tenants/"+name+"/credentials", `{"name":"app","scopes":["key:*","secret:*","usage:read"]}`)["credential"].(string)
+	credential := made(s.Operator, "/v1/tenants/"+name+"/credentials", `{"name":"app","scopes":["key:*","secret:*","route:*","usage:read"]}`)["credential"].(string)
 	made(credential, "/v1/keys", `{"name":"k","spec":"AES_256"}`)
 	return credential
 }

@@ -373,8 +373,8 @@ func TestARetiredVersionIsDestroyedWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-// A deleted tenant's secrets are erased.
-func TestSecretsOfADeletedTenantAreErased(t *testing.T) {
+// A deleted tenant's secrets and routes are erased.
+func TestSecretsAndRoutesOfADeletedTenantAreErased(t *testing.T) {
 	dir := t.TempDir()
 	s, err := wiretest.Open(dir)
 	if err != nil {
@@ -383,6 +383,10 @@ func TestSecretsOfADeletedTenantAreErased(t *testing.T) {
 	credential := newTenant(t, s, "doomed", "silver")
 	one := newSecret(t, s, credential, "doomed/a", "sk-a")
 	tenant := tenantOf(t, s, credential)
+	route := `{"models":["m"],"primary":{"name":"a","provider":"openai","base_url":"https://93.184.215.14/v1","region":"eu","secret":"doomed/a"}}`
+	if status, _, answer := raw(t, s, credential, http.MethodPut, "/v1/routes/doomed", route); status/100 != 2 {
+		t.Fatalf("making a route: %d %v", status, answer)
+	}
 	for _, act := range []struct{ method, path string }{{http.MethodPost, "/v1/tenants/doomed/suspend"}, {http.MethodDelete, "/v1/tenants/doomed"}} {
 		if status, _, answer := raw(t, s, s.Operator, act.method, act.path, ""); status/100 != 2 {
 			t.Fatalf("%s: %d %v", act.path, status, answer)
@@ -397,6 +401,10 @@ func TestSecretsOfADeletedTenantAreErased(t *testing.T) {
 	id := uuid.MustParse(strings.TrimPrefix(one, "/v1/secrets/"))
 	within(t, 20*time.Second, "the erasure", func() bool {
 		_, err := again.App.Store.Secret(t.Context(), tenant, id)
+		return kms.KindOf(err) == kms.KindNotFound && err != nil
+	})
+	within(t, 20*time.Second, "the erasure of the route", func() bool {
+		_, err := again.App.Store.Route(t.Context(), tenant, "doomed")
 		return kms.KindOf(err) == kms.KindNotFound && err != nil
 	})
 }
