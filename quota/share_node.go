@@ -43,6 +43,19 @@ func fairSlots(slots int64, node string, wants map[string]Holder) int64 {
 		}
 		return part
 	}
+	// Who asks for one has it before the rest is divided: no process does with
+	// none, and one without work has next to no weight.
+	if slots >= int64(len(names)) {
+		if wants[node].Demand <= 1 {
+			return wants[node].Demand
+		}
+		for _, name := range names {
+			if wants[name].Demand <= 1 {
+				slots -= wants[name].Demand
+			}
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return wants[name].Demand <= 1 })
+	}
 	for {
 		var weights int64
 		for _, name := range names {

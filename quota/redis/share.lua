@@ -189,6 +189,14 @@ local function fair_slots(slots, wants)
     end
     return part
   end
+  if slots >= #names then
+    if wants[node].demand <= 1 then return wants[node].demand end
+    local more = {}
+    for _, name in ipairs(names) do
+      if wants[name].demand <= 1 then slots = slots - wants[name].demand else more[#more + 1] = name end
+    end
+    names = more
+  end
   while true do
     local weights = 0
     for _, name in ipairs(names) do weights = weights + wants[name].weight end
