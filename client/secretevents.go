@@ -24,7 +24,8 @@ type SecretEvent struct {
 }
 
 const (
-	// longestSilence is how long a stream may say nothing: three heartbeats.
+	// longestSilence is how long a stream may say nothing: three heartbeats of
+	// 15 s.
 	longestSilence = 45 * time.Second
 	// longestEventLine bounds a line in bytes: a path and a number.
 	longestEventLine = 4096

@@ -7,18 +7,11 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
-const (
-	// watchSilence is how long nothing may come: three heartbeats of 15 s.
-	watchSilence = 45 * time.Second
-	// maxEventLine bounds a line of the watch; ours have some hundred bytes.
-	maxEventLine = 8 << 10
-)
+// maxEventLine bounds a line of the watch; ours have some hundred bytes.
+const maxEventLine = 8 << 10
 
 // secretEvent is an event of the watch.
 type secretEvent struct {
@@ -34,13 +27,13 @@ func (s *Secrets) follow() {
 	case <-s.ctx.Done():
 		return
 	}
-	silence := time.AfterFunc(watchSilence, s.poll)
+	silence := time.AfterFunc(longestSilence, s.poll)
 	defer silence.Stop()
 	for failures := 1; ; failures++ {
 		heard := false
 		err := s.watch(func(e secretEvent) {
 			failures, heard = 0, true
-			silence.Reset(watchSilence)
+			silence.Reset(longestSilence)
 			s.take(e)
 		})
 		if heard {
@@ -67,26 +60,15 @@ var errEvent = fmt.Errorf("%w: an event of the watch cannot be read", ErrBadAnsw
 func (s *Secrets) watch(take func(secretEvent)) error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	quiet := time.AfterFunc(watchSilence, cancel)
+	quiet := time.AfterFunc(longestSilence, cancel)
 	defer quiet.Stop()
-	query := url.Values{"from_revision": {strconv.FormatUint(s.revision(), 10)}}
-	target, err := s.c.target(call{path: []string{"v1", "secret-values", "watch"}, query: query})
+	from := s.revision()
+	res, err := s.c.openEvents(ctx, &from)
 	if err != nil {
 		return err
-	}
-	req, err := s.c.request(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "text/event-stream")
-	stream := *s.c.http
-	stream.Timeout = 0 // the time of one answer; this one never ends
-	res, err := stream.Do(req)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoAnswer, withoutURL(err))
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK || mediaType(res.Header) != "text/event-stream" {
+	if mediaType(res.Header) != "text/event-stream" {
 		return refusal(res, nil)
 	}
 	lines := bufio.NewReaderSize(res.Body, maxEventLine)
@@ -95,7 +77,7 @@ func (s *Secrets) watch(take func(secretEvent)) error {
 		if err != nil {
 			return err
 		}
-		quiet.Reset(watchSilence)
+		quiet.Reset(longestSilence)
 		take(e)
 	}
 }
