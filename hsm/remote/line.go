@@ -87,8 +87,8 @@ func (l *line) receive() (kind, []byte, error) {
 				return 0, nil, errFrame
 			}
 			size = headerSize - 1 + int(length)
-			if size > len(l.in) {
-				larger := make([]byte, size)
+			if size >= len(l.in) { // with room for a byte that must not come
+				larger := make([]byte, size+1)
 				copy(larger, l.in[:n])
 				clear(l.in[:n])
 				l.in = larger
