@@ -27,6 +27,7 @@ const (
 type window struct {
 	part  int64 // ns
 	at    int64 // the part that is filled now, from 0 on
+	end   int64 // of that part, ns; 0 at first
 	parts [windowParts + 1]int64
 	total int64
 }
@@ -34,7 +35,11 @@ type window struct {
 func newWindow(d time.Duration) window { return window{part: int64(d) / windowParts} }
 
 func (w *window) advance(now int64) {
+	if now < w.end {
+		return
+	}
 	at := now / w.part
+	w.end = (at + 1) * w.part
 	if at-w.at > windowParts {
 		w.parts, w.total, w.at = [windowParts + 1]int64{}, 0, at
 		return

@@ -59,18 +59,21 @@ func (d *domain) next(n *node) bool {
 	if q == nil {
 		return false
 	}
-	r := q.head
+	// With many tenants all of this lies in memory that the processor has not
+	// seen for a while: it fetches tenant and request together if neither is
+	// found through the other.
+	r, t := q.head, q.branch.tenant
 	if r.until < d.now {
 		d.decide(r, nil, ErrWaitExceeded)
 		return true
 	}
 	if aged != nil {
 		r.aged = true
-		r.tenant.promoted[r.urgency] = d.now
+		t.promoted[r.urgency] = d.now
 		d.aging.budget -= r.estimate
 	} else {
 		d.advance(n, least)
-		d.forfeit(r.tenant, n)
+		d.forfeit(t, n)
 	}
 	d.decide(r, n, nil)
 	return true

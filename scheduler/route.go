@@ -39,12 +39,13 @@ type route struct {
 	queued   int
 }
 
-// branch is a tenant's part of a route.
+// branch is a tenant's part of a route. What most steps look at comes first, in
+// one line of the processor's cache.
 type branch struct {
 	tenant *tenant
 	route  *route
-	queues [urgencies]queue
 	pos    [buckets]int32 // in the route's heaps, -1 when not in
+	queues [urgencies]queue
 }
 
 // routeOf returns the route that r waits on. There are a few for each node, so
@@ -86,9 +87,12 @@ func (d *domain) branchOf(t *tenant, rt *route) *branch {
 		}
 	}
 	var b *branch
-	if n := len(d.spareBranches); n > 0 {
+	switch n := len(d.spareBranches); {
+	case t.own.tenant == nil:
+		b = &t.own
+	case n > 0:
 		b, d.spareBranches = d.spareBranches[n-1], d.spareBranches[:n-1]
-	} else {
+	default:
 		b = &branch{}
 	}
 	*b = branch{tenant: t, route: rt}
@@ -115,7 +119,9 @@ func (d *domain) refile(t *tenant) {
 			t.branches[last] = nil
 			t.branches = t.branches[:last]
 			b.route.branches--
-			if len(d.spareBranches) < maxSpare {
+			if b == &t.own {
+				b.tenant = nil
+			} else if len(d.spareBranches) < maxSpare {
 				d.spareBranches = append(d.spareBranches, b)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"time"
 )
@@ -32,6 +33,10 @@ var (
 // maxWait bounds the longest wait, in ns (36 years), so that the end of it is a
 // time.
 const maxWait = 1 << 60
+
+// searched is how many nodes of a domain are searched by name before the map
+// is: about as many as cost the same.
+const searched = 8
 
 // Scheduler hands work to slots. All methods are safe for concurrent use.
 type Scheduler struct {
@@ -159,7 +164,7 @@ func (s *Scheduler) recycle(r *request, explain *Explanation) {
 func (s *Scheduler) resolve(r *request, f *Flow) error {
 	r.first = nobody
 	for _, id := range f.Nodes {
-		n := s.nodes[id]
+		n := s.nodeOf(id, r.domain)
 		if n == nil || n.removed || r.domain != nil && n.domain != r.domain {
 			continue
 		}
@@ -189,6 +194,20 @@ func (s *Scheduler) resolve(r *request, f *Flow) error {
 	r.order, s.orders = s.orders, s.orders+1
 	r.tenant = d.tenantOf(f)
 	return nil
+}
+
+// nodeOf returns the node of a name, or nil. All nodes that a request lists are
+// of the first one's domain, where a few comparisons find them in half the time
+// of the map.
+func (s *Scheduler) nodeOf(id string, d *domain) *node {
+	if d != nil {
+		for _, n := range d.nodes[:min(searched, bits.Len64(d.known))] {
+			if n != nil && n.id == id {
+				return n
+			}
+		}
+	}
+	return s.nodes[id]
 }
 
 // await waits for the decision about r, or writes it when ctx or the longest

@@ -44,6 +44,8 @@ type tenant struct {
 	waiting  [urgencies]int
 	work     [urgencies]int64 // ns that wait, estimated
 	branches []*branch
+	room     [1]*branch // of branches
+	own      branch     // the first one, which most tenants have alone; free without a tenant
 
 	queued  int
 	backlog int64 // ns that wait, estimated
@@ -168,10 +170,11 @@ func (d *domain) newTenant(id [16]byte) *tenant {
 	var t *tenant
 	if n := len(d.spareTenants); n > 0 {
 		t, d.spareTenants = d.spareTenants[n-1], d.spareTenants[:n-1]
-		*t = tenant{branches: t.branches[:0]}
+		*t = tenant{}
 	} else {
 		t = &tenant{}
 	}
+	t.branches = t.room[:0]
 	t.id = id
 	t.recent, t.capped = newWindow(shareWindow), newWindow(capWindow)
 	d.tenants[id] = t
