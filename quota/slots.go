@@ -50,11 +50,17 @@ type SlotSharing struct {
 type nodePart struct {
 	slots, nodes int // nodes: processes that share it, as told last
 	peaks        [peakTicks]int
+	worked       uint64 // the sequence at which something was wanted last
 }
 
 // peakTicks is how many ticks a demand is remembered for: what comes in bursts
 // does not have to wait for a tick each time.
 const peakTicks = 8
+
+// restTicks is after how many ticks without any work a process forgets what it
+// wanted and weighs next to nothing: what it would keep for a burst, others who
+// have work wait for, and what nobody needs it is lent unasked.
+const restTicks = 2
 
 // headroom is what a process keeps beyond its demand, so that a request that
 // finds all its slots busy need not wait for a tick while others are free.
@@ -125,9 +131,16 @@ func (s *SlotSharing) claim(d *NodeDemand, rules leaseRules) Claim {
 		s.parts[d.Token] = part
 	}
 	part.peaks[s.sequence%peakTicks] = d.Wanted
+	if d.Wanted > 0 {
+		part.worked = s.sequence
+	}
+	weight := max(d.Weight, 1)
+	if s.sequence-part.worked >= restTicks {
+		part.peaks, weight = [peakTicks]int{}, 1
+	}
 	ask := min(slices.Max(part.peaks[:])+headroom, d.Slots)
 	return s.claimOf(d.Token, rules, LineClaim{
-		Name: "slots", Kind: NodeLine, Limit: int64(d.Slots), Ask: int64(ask), Held: int64(d.Busy), Weight: min(max(d.Weight, 1), MaxWeight),
+		Name: "slots", Kind: NodeLine, Limit: int64(d.Slots), Ask: int64(ask), Held: int64(d.Busy), Weight: min(weight, MaxWeight),
 	})
 }
 

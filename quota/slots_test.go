@@ -148,6 +148,23 @@ func TestSlotsOfATokenGoByTheWeightOfTheWork(t *testing.T) {
 	})
 }
 
+// What a process had for work that has ended is the others' within half a
+// second, although it was much and its tenants still count as active.
+func TestSlotsOfAProcessWithoutWorkGoToTheOthersSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, 2)
+		defer p.close()
+		p.want(0, 100, 1000)
+		p.want(1, 100, 1000)
+		time.Sleep(2 * time.Second)
+		p.want(0, 0, 1000)
+		time.Sleep(500 * time.Millisecond)
+		if parts, _ := p.parts(); parts[0] != 1 || parts[1] != 15 {
+			t.Errorf("half a second after its work ended they have %v, want 1 and 15", parts)
+		}
+	})
+}
+
 // While the store is away, processes go on with what they have, then with the
 // whole divided by their number; none is without, and none has all.
 func TestSlotsAreDividedWhileTheStoreIsAway(t *testing.T) {

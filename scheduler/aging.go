@@ -1,6 +1,9 @@
 package scheduler
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// agingShare is the part of capacity that the aging lane may use.
@@ -38,6 +41,22 @@ func (q *queue) due() int64 {
 		due = max(due, last+longest)
 	}
 	return due
+}
+
+// laneWait is how long r would wait for the lane, in ns: until it is due, or
+// until the lane has taken all heads that are there; for ever behind others of
+// its flow.
+func (d *domain) laneWait(r *request) float64 {
+	t := r.tenant
+	if d.aging.off || t.waiting[r.urgency] > 0 || d.slots == 0 {
+		return math.Inf(1)
+	}
+	longest := r.until - r.arrived
+	due := longest / 2
+	if last := t.promoted[r.urgency]; last > 0 {
+		due = max(due, last+longest-r.arrived)
+	}
+	return max(float64(due), float64(len(d.aging.due))*float64(d.mean)/(agingShare*float64(d.slots)))
 }
 
 // ageHead puts q at its head's place in the heap, or takes it out.

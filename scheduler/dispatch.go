@@ -31,18 +31,39 @@ func (d *domain) dispatch() {
 	if d.queued == 0 {
 		return
 	}
-	for again := true; again; {
-		again = false
-		for _, n := range d.members(d.known) {
-			for d.next(n) {
-				again = true
-			}
+	for tried := uint64(0); ; {
+		n := d.emptiest(d.known &^ tried)
+		if n == nil {
+			break
+		}
+		if d.next(n) {
+			tried = 0 // its slot was home to something, or its start let others go
+		} else {
+			tried |= 1 << n.bit
 		}
 	}
 	if d.queued > 0 {
 		d.explain()
 		d.wake = d.nextLook()
 	}
+}
+
+// emptiest is the node of a set with the largest part of its slots free, of
+// equals the one where nothing changed for longest, nil when all are full. Being
+// asked first it keeps as many busy as the others: the slots that the gate keeps
+// free are everybody's then, and not those of the node whose work takes longest.
+func (d *domain) emptiest(mask uint64) (best *node) {
+	for _, n := range d.members(mask) {
+		if n.free() > 0 && (best == nil || n.emptier(best)) {
+			best = n
+		}
+	}
+	return best
+}
+
+func (n *node) emptier(o *node) bool {
+	a, b := n.busy*o.slots, o.busy*n.slots
+	return a < b || a == b && n.moved < o.moved
 }
 
 // next starts one request on n, if one may start.

@@ -87,7 +87,8 @@
 //
 // # Nodes
 //
-// All nodes of a domain pull from one queue with one clock. A request waits
+// All nodes of a domain pull from one queue with one clock, first the one with
+// the largest part of its slots free. A request waits
 // for its home, the first node it lists, or for the second if the home is
 // further behind than 1.25 times the mean and 5 ms. A node serves those at
 // home with it first, as long as no other tenant's turn was earlier by more
@@ -116,9 +117,9 @@
 //
 // The queue is bounded in all, per tenant and per urgency of a tenant. A
 // request beyond a bound is refused at once, and so is one whose expected wait
-// is longer than it may wait. There is no goroutine per request and none of
-// the scheduler's own: it needs no Close. A timer runs only while a request
-// waits beside a free slot.
+// is longer than it may wait, if it would be so even should nobody else come.
+// There is no goroutine per request and none of the scheduler's own: it needs
+// no Close. A timer runs only while a request waits beside a free slot.
 //
 // # What it is not
 //

@@ -36,18 +36,18 @@ type domain struct {
 	slots int             // of nodes that serve
 	busy  int             // also on nodes that have left
 
-	tenants       map[[16]byte]*tenant
-	spareTenants  []*tenant
-	spareBranches []*branch
-	routes        []*route
-	resting       tenantList // by idle; likewise the next two
-	lingering     tenantList
-	owing         tenantList
-	parked        tenantList // by the cap
-	over          tenantList // above their share and waiting, by reviewed
-	present       int        // tenants that are active, resting or lingering
-	activeWeight  int64      // of those that are active or resting
-	waitingWeight int64      // of those with requests that wait
+	tenants        map[[16]byte]*tenant
+	spareTenants   []*tenant
+	spareBranches  []*branch
+	routes         []*route
+	resting        tenantList // by idle; likewise the next two
+	lingering      tenantList
+	owing          tenantList
+	parked         tenantList // by the cap
+	over           tenantList // above their share and waiting, by reviewed
+	present        int        // tenants that are active, resting or lingering
+	activeWeight   int64      // of those that are active or resting
+	pressingWeight int64      // of those with more than one request that waits
 
 	waitingTenants int
 	queued         int
@@ -58,6 +58,7 @@ type domain struct {
 	lastTag int64  // the largest tag
 	turns   uint64 // breaks ties between tags
 
+	passing  window // over shareWindow, of those who are not pressing
 	gate     gate
 	lines    [ranks]int // by drawLines
 	linesFor struct {
@@ -90,6 +91,7 @@ func newDomain(s *Scheduler, name string, c config) *domain {
 		owing:     tenantList{kind: presenceList},
 		parked:    tenantList{kind: parkedList},
 		over:      tenantList{kind: overList},
+		passing:   newWindow(shareWindow),
 		gate:      gate{off: c.gateOff, safe: c.safe, hard: c.hard, at: s.now},
 		entrance:  entrance{rate: c.entranceRate, at: s.now},
 		aging:     aging{off: c.agingOff, at: s.now},
@@ -222,7 +224,7 @@ func (d *domain) refusal(r *request) error {
 	if r.why != nil {
 		r.why.Estimate = expected
 	}
-	if expected > wait {
+	if d.hopeless(r, expected, wait) {
 		d.advise(r, int64(expected), int64(wait))
 		return ErrWaitTooLong
 	}
@@ -272,6 +274,9 @@ func (d *domain) begin(r *request, n *node) {
 	d.spend(t, r.urgency, r.estimate)
 	t.running++
 	t.recent.add(d.now, r.estimate)
+	if r.passing = t.queued == 0; r.passing {
+		d.passing.add(d.now, r.estimate)
+	}
 	if d.capApplies() {
 		t.capped.add(d.now, r.estimate)
 	}
@@ -314,6 +319,9 @@ func (d *domain) finish(r *request) {
 	}
 	t.running--
 	t.recent.add(d.now, actual-r.estimate)
+	if r.passing {
+		d.passing.add(d.now, actual-r.estimate)
+	}
 	if d.capApplies() {
 		t.capped.add(d.now, actual-r.estimate)
 	}

@@ -74,25 +74,65 @@ func (e estimator) measured(k estimateKey, actual, now int64) {
 	known.at = now
 }
 
-// expectedWait estimates how long r would wait if it joined now: the virtual
-// time until its tag's turn, at the pace of the clock while those wait who
-// wait now, but no longer than all that waits takes on all slots; no shorter
-// than its tenant's cap takes for its own queue; then the time to the next
+// expectedWait estimates how long r would wait if it joined now: for its tag's
+// turn and what its tenant has waiting before it, at the pace at which its
+// tenant is served, or for the aging lane, if that is sooner; then for the next
 // slot that frees.
 func (d *domain) expectedWait(r *request) time.Duration {
-	t, slots := r.tenant, float64(d.slots)
-	weights := d.waitingWeight
-	if t.queued == 0 {
-		weights += t.weight
-	}
-	lag := max(0, t.tag-d.enterTag(r.mask))
-	virtual := float64(lag)/tagUnit + float64(d.ownAhead(r))/float64(t.weight)
-	turn := min(virtual*float64(weights), float64(d.backlog)) / slots
-	if d.capApplies() {
-		turn = max(turn, float64(d.ownAhead(r))/float64(d.maxInFlight()))
-	}
-	return time.Duration(turn + float64(d.inFlight)/slots/slots)
+	lag := max(0, r.tenant.tag-d.enterTag(r.mask))
+	ahead := min(float64(lag)/tagUnit*float64(r.tenant.weight)+float64(d.ownAhead(r)), float64(d.backlog))
+	return time.Duration(min(ahead/d.pace(r), d.laneWait(r)) + d.nextSlot())
 }
+
+// hopeless tells whether r would not be served within wait even if nobody else
+// came: those who come later and go first decide how long it is, and a process
+// that begins to have work is given more slots within a tenth of a second.
+func (d *domain) hopeless(r *request, expected, wait time.Duration) bool {
+	if expected <= wait {
+		return false
+	}
+	own := float64(d.ownAhead(r)) / d.capped(float64(d.slots))
+	return time.Duration(max(float64(d.backlog)/d.left(r), own)+d.nextSlot()) > wait
+}
+
+// nextSlot is how long it takes until a slot frees, in ns.
+func (d *domain) nextSlot() float64 {
+	slots := float64(max(1, d.slots))
+	return float64(d.inFlight) / slots / slots
+}
+
+// pace is how many slots serve r's tenant while it waits: by weight its part,
+// among those who press, of those that are left; no less than its fair share,
+// and no more than the cap leaves.
+func (d *domain) pace(r *request) float64 {
+	weights := d.pressingWeight
+	if !r.tenant.pressing() {
+		weights += r.tenant.weight
+	}
+	return d.capped(max(d.left(r)*float64(r.tenant.weight)/float64(weights), d.fairShare(r.tenant)))
+}
+
+// left is how many slots those who press have: those that r's rank may take,
+// without what the others use, who come and go and did so in the last second.
+func (d *domain) left(r *request) float64 {
+	t, passing := r.tenant, d.passing.sum(d.now)
+	if !t.pressing() {
+		passing -= min(passing, t.recent.sum(d.now))
+	}
+	slots := float64(min(d.slots, d.lines[rankFor(r.class, t.over)]))
+	return max(slots-float64(passing)/float64(shareWindow+shareReview/2), d.fairShare(t), least)
+}
+
+// capped is a number of slots within what the cap leaves one tenant.
+func (d *domain) capped(slots float64) float64 {
+	if d.capApplies() {
+		slots = min(slots, float64(d.maxInFlight()))
+	}
+	return max(slots, least)
+}
+
+// least keeps a pool without slots from dividing by 0: nobody waits so long.
+const least = 1e-6
 
 // maxComeBack bounds what a refused request is told to stay away for. With it,
 // it bounds what those that never come back can keep from others of their

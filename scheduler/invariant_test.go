@@ -15,7 +15,7 @@ import (
 // no slot is free beside a request that may use it.
 func (d *domain) check() error {
 	var queued, running, present int
-	var weight, waiting, backlog int64
+	var weight, pressing, backlog int64
 	for id, t := range d.tenants {
 		if t.id != id {
 			return fmt.Errorf("tenant %v is kept as %v", t.id, id)
@@ -52,15 +52,15 @@ func (d *domain) check() error {
 		if t.presence != owing {
 			present++
 		}
-		if n > 0 {
-			waiting += t.weight
+		if n > 1 {
+			pressing += t.weight
 		}
 		if (t.presence == active) != (t.queued > 0 || t.running > 0) {
 			return fmt.Errorf("tenant %v has %d waiting, %d running and presence %d", id, t.queued, t.running, t.presence)
 		}
 	}
-	got := [...]int64{int64(d.queued), int64(d.busy), int64(d.present), d.activeWeight, d.waitingWeight, d.backlog}
-	want := [...]int64{int64(queued), int64(running), int64(present), weight, waiting, backlog}
+	got := [...]int64{int64(d.queued), int64(d.busy), int64(d.present), d.activeWeight, d.pressingWeight, d.backlog}
+	want := [...]int64{int64(queued), int64(running), int64(present), weight, pressing, backlog}
 	if got != want {
 		return fmt.Errorf("queued, busy, present, weights, backlog are %v, counted %v", want, got)
 	}

@@ -15,6 +15,7 @@ type request struct {
 	big     bool
 	away    bool // runs on another node than the one preferred
 	aged    bool
+	passing bool // its tenant was not pressing when it started
 	isOther bool // runs in another rank than High
 
 	list     []uint8 // bits of the nodes that can serve it, as listed at arrival
@@ -162,9 +163,11 @@ func (d *domain) enqueue(r *request) {
 	t := r.tenant
 	r.enqueued = true
 	d.join(r)
-	if t.queued == 0 {
-		d.waitingWeight += t.weight
+	switch t.queued {
+	case 0:
 		d.waitingTenants++
+	case 1:
+		d.pressingWeight += t.weight
 	}
 	r.ahead = t.waiting[r.urgency]
 	t.waiting[r.urgency]++
@@ -190,8 +193,10 @@ func (d *domain) dequeue(r *request) {
 	d.backlog -= r.estimate
 	d.queued--
 	d.scheduler.queued--
-	if t.queued == 0 {
-		d.waitingWeight -= t.weight
+	switch t.queued {
+	case 1:
+		d.pressingWeight -= t.weight
+	case 0:
 		d.waitingTenants--
 		d.over.remove(t)
 		d.parked.remove(t)

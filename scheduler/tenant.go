@@ -68,6 +68,10 @@ type tenant struct {
 	links    [listKinds]links
 }
 
+// pressing tells whether t has more waiting than the next request: it takes all
+// that it can get, where others come and go.
+func (t *tenant) pressing() bool { return t.queued > 1 }
+
 func (t *tenant) mask() (m uint64) {
 	for _, b := range t.branches {
 		m |= b.route.mask
@@ -186,8 +190,8 @@ func (d *domain) reweigh(t *tenant, weight int64) {
 	if t.presence == active || t.presence == resting {
 		d.weigh(t, weight-t.weight)
 	}
-	if t.queued > 0 {
-		d.waitingWeight += weight - t.weight
+	if t.pressing() {
+		d.pressingWeight += weight - t.weight
 	}
 	t.weight, t.rest = weight, 0
 }

@@ -68,7 +68,7 @@ type row struct {
 	refused    float64 // part of the victims' requests
 	served     int
 	slowPart   float64 // work of the last node, of another's
-	estimate   float64 // median error of the expected wait, of those who waited; 0: none is made
+	estimate   float64 // median error of the expected wait, of those who waited for longWait; 0: none is made
 	home       float64 // part that ran on the node which it prefers
 	explains   bool    // the server tells where requests ran
 	obeyed     float64 // part of the first repetitions by who obeys that were served
@@ -259,11 +259,15 @@ func (r *run) request(i int, rnd *rand.Rand, intended time.Duration) error {
 	if why.Away {
 		y.away++
 	}
-	if why.Estimate > 0 && wait > 0 {
+	if why.Estimate > 0 && wait >= longWait {
 		y.estimates = append(y.estimates, math.Abs(why.Estimate.Seconds()/wait.Seconds()-1))
 	}
 	return nil
 }
+
+// longWait is from what wait on its estimate is held against it: whoever waits
+// for a few operations is not refused for it, and is told nothing of it.
+const longWait = 10 * time.Millisecond
 
 func summarise(w workload, name string, tallies []tally, total time.Duration) row {
 	r := row{server: name}

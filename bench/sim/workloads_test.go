@@ -216,15 +216,16 @@ func (w workload) short() string {
 // judge checks that the order of the designs is what the documents say.
 func judge(t *testing.T, name string, got result) {
 	fifo, promotion, fair, ours := got.row(nameFIFO), got.row(namePromotion), got.row(nameFair), got.row(nameOurs)
+	// How long a node takes that differs from others of its model is not known.
+	if name != "W6b" && ours.estimate > 0.25 {
+		t.Errorf("the expected wait is %.0f %% off in the median", 100*ours.estimate)
+	}
 	switch name {
 	case "W1", "W5":
 		for _, r := range []row{fair, ours} {
 			if r.shareError > 0.01 || fifo.shareError < 10*r.shareError {
 				t.Errorf("share errors: %s %v, FIFO %v", r.server, r.shareError, fifo.shareError)
 			}
-		}
-		if name == "W1" && ours.estimate > 0.25 {
-			t.Errorf("the expected wait is %.0f %% off in the median", 100*ours.estimate)
 		}
 	case "W2":
 		// In a second nobody gets old enough to be promoted.
@@ -247,8 +248,7 @@ func judge(t *testing.T, name string, got result) {
 			t.Errorf("%.2f %% of requests were lost with the node", 100*ours.refused)
 		}
 	case "W6b":
-		// What the gate keeps free is mostly on the slow node.
-		if math.Abs(fair.slowPart-1./3) > 0.03 || math.Abs(ours.slowPart-1./3) > 0.08 || ours.shareError > 0.02 {
+		if math.Abs(fair.slowPart-1./3) > 0.03 || math.Abs(ours.slowPart-1./3) > 0.03 || ours.shareError > 0.02 {
 			t.Errorf("the slow node did %.2f of another's work, with the queue alone %.2f; share error %v", ours.slowPart, fair.slowPart, ours.shareError)
 		}
 	case "W7":
