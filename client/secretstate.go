@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -100,32 +101,74 @@ func (st *secretState) choose(routingKey string) *heldVersion {
 	} else {
 		h = hash(routingKey)
 	}
+	if len(st.versions) == 2 {
+		a, b := &st.versions[0], &st.versions[1]
+		x, y := roughLog(a.uniform(h))*b.weight, roughLog(b.uniform(h))*a.weight
+		if off := roughLogError * (a.weight + b.weight); x > y+off {
+			return a
+		} else if y > x+off {
+			return b
+		}
+	}
 	best, bestScore := 0, math.Inf(-1)
 	for i := range st.versions {
 		v := &st.versions[i]
-		// u is uniform in (0, 1); the greatest u^(1/weight) wins.
-		u := (float64(mix(h^v.salt)>>11) + 0.5) / (1 << 53)
-		if score := math.Log(u) / v.weight; score > bestScore {
+		if score := math.Log2(v.uniform(h)) / v.weight; score > bestScore {
 			best, bestScore = i, score
 		}
 	}
 	return &st.versions[best]
 }
 
-// hash is FNV-1a, which needs no state of the process, in place: hash/fnv would
-// take a third of the time of Get.
-func hash(s string) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	h := uint64(offset)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * prime
+// uniform is v's part in the draw for a hash, in (0, 1): the greatest of all
+// uniform^(1/weight) wins.
+func (v *heldVersion) uniform(h uint64) float64 {
+	return (float64(mix(h^v.salt)>>11) + 0.5) / (1 << 53)
+}
+
+// logSteps are the binary logarithms of 1, 1+1/64, … 2.
+var logSteps = func() (steps [65]float64) {
+	for i := range steps {
+		steps[i] = math.Log2(1 + float64(i)/64)
 	}
-	return h
+	return steps
+}()
+
+// roughLogError bounds the error of linear interpolation between logSteps:
+// (1/64)² ÷ 8 × 1/ln 2 = 4.4e-5.
+const roughLogError = 5e-5
+
+// roughLog is math.Log2 of a normal number within roughLogError, in a tenth of
+// the time: a rollout has two versions, and nearly all draws are not close.
+func roughLog(x float64) float64 {
+	b := math.Float64bits(x)
+	i, part := b>>46&63, float64(b&(1<<46-1))/(1<<46)
+	return float64(int(b>>52)-1023) + logSteps[i] + part*(logSteps[i+1]-logSteps[i])
+}
+
+// hash takes eight bytes in a step, by multiplying and folding the product, as
+// wyhash does (Wang Yi, 2019), and needs no state of the process: it is the same
+// in every one. It is followed by mix, and guards against nobody.
+func hash(s string) uint64 {
+	const prime = 0x9fb21c651e98df25
+	h := uint64(len(s)) ^ prime
+	for ; len(s) >= 8; s = s[8:] {
+		word := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		high, low := bits.Mul64(h^word, prime)
+		h = high ^ low
+	}
+	var word uint64
+	for i := range len(s) {
+		word |= uint64(s[i]) << (8 * i)
+	}
+	high, low := bits.Mul64(h^word, prime)
+	return high ^ low
 }
 
 // mix is the finalizer of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast
-// splittable pseudorandom number generators", OOPSLA 2014): FNV alone leaves
-// the high bits of like strings alike.
+// splittable pseudorandom number generators", OOPSLA 2014): the hash alone
+// leaves bits of like strings alike.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
