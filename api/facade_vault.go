@@ -63,7 +63,8 @@ func vaulted[Req, Resp any](r Route, v vaultRoute) Route {
 func vaultRoutes() []Route {
 	const directory = "With list=true, or the method LIST, the names in a directory, which may be the empty path; those with more behind end with a slash."
 	version := Parameter{Name: "version", Doc: "Number of the version; absent or 0: the one that the caller is to use"}
-	list := Parameter{Name: "list", Values: []string{"true", "false"}, Doc: "true: list a directory", Default: "false"}
+	list := Parameter{Name: "list", Values: []string{"true", "false", "1", "0", "t", "f", "T", "F", "TRUE", "FALSE", "True", "False"},
+		Doc: "true, or another spelling of it: list a directory", Default: "false"}
 	listing := vaultRoute{serve: listVault}
 	read := func(serve func(*vaultCall) (*buffer, error)) vaultRoute {
 		return vaultRoute{serve: serve, also: reflect.TypeFor[VaultListResponse]()}

@@ -138,8 +138,15 @@ func readVault(c *vaultCall) (*buffer, error) {
 	return w.b, nil
 }
 
+// lists tells whether a GET asks for a directory. Clients write it in all the
+// ways of a Go boolean, as Vault reads it: node-vault sends list=1.
+func (c *vaultCall) lists() bool {
+	list, err := strconv.ParseBool(c.query["list"])
+	return err == nil && list
+}
+
 func readVaultFlat(c *vaultCall) (*buffer, error) {
-	if c.query["list"] == "true" {
+	if c.lists() {
 		return listVault(c)
 	}
 	r, err := c.fetch()
@@ -218,7 +225,7 @@ func vaultDeletion(v *kms.SecretVersion, used bool) string {
 }
 
 func describeVault(c *vaultCall) (*buffer, error) {
-	if c.query["list"] == "true" {
+	if c.lists() {
 		return listVault(c)
 	}
 	s, err := c.service.DescribeSecretAt(c.context, &c.ticket, c.path)

@@ -309,7 +309,7 @@ func TestVaultListsDirectories(t *testing.T) {
 		for _, at := range []string{"/v1/secret/metadata", "/v1/kv", "/v1/acme/secret/metadata"} {
 			for _, slash := range []string{"", "/"} {
 				path := strings.TrimSuffix(at+"/"+directory, "/") + slash
-				for _, a := range []*answer{w.vault("LIST", path, w.acme.token), w.vault("GET", path+"?list=true", w.acme.token)} {
+				for _, a := range []*answer{w.vault("LIST", path, w.acme.token), w.vault("GET", path+"?list=true", w.acme.token), w.vault("GET", path+"?list=1", w.acme.token)} {
 					got = append(got, strings.Join(vaultData[api.VaultListResponse](t, a).Data.Keys, " "))
 				}
 			}
