@@ -29,7 +29,7 @@ func providerRoutes() []Route {
 		define(Route{Name: "report-route", Group: group, Method: http.MethodPost, Path: one + "/report", Op: kms.OpReportRoute, Errors: makeErrors,
 			Summary: "Report what calls came to, and get the order to use now",
 			Description: "Up to 100 items. What they say of versions of a running rollout counts there too, for who may read the secret. " +
-				"A lease lets its holder make one call to a target that gets none; retries is how many calls may be tried once on a second target until the next report."},
+				"A lease lets its holder make one call to a target that gets none; retries is how often calls that failed may be tried on another target until the next report, each of them on retries_per_request targets."},
 			reportRoute),
 	}
 }
@@ -158,7 +158,7 @@ func routeOf(r *kms.ProviderRoute) ProviderRoute {
 }
 
 func orderOf(o *kms.RouteOrder) RouteOrder {
-	out := RouteOrder{Generation: o.Generation, Panic: o.Panic, Retries: o.Retries, RetryAfterMS: o.RetryAfter.Milliseconds(),
+	out := RouteOrder{Generation: o.Generation, Panic: o.Panic, Retries: o.Retries, RetriesPerRequest: o.RetriesPerRequest, RetryAfterMS: o.RetryAfter.Milliseconds(),
 		Targets: make([]RouteChoice, len(o.Choices))}
 	for i := range o.Choices {
 		c := &o.Choices[i]

@@ -71,11 +71,12 @@ type DeletedRouteResponse struct {
 
 // RouteOrder is how to spread calls now.
 type RouteOrder struct {
-	Generation   uint64        `json:"generation" doc:"Grows with every change of a target's state; reports name it" min:"1"`
-	Targets      []RouteChoice `json:"targets" doc:"All of them, the best first"`
-	Panic        bool          `json:"panic" doc:"No target is good: they are tried one at a time, under leases"`
-	Retries      int           `json:"retries" doc:"How many calls may be tried on a second target until the next report, each once; 0 but in the answer to a report"`
-	RetryAfterMS int64         `json:"retry_after_ms,omitzero" doc:"When an order may be better, in a panic"`
+	Generation        uint64        `json:"generation" doc:"Grows with every change of a target's state; reports name it" min:"1"`
+	Targets           []RouteChoice `json:"targets" doc:"All of them, the best first"`
+	Panic             bool          `json:"panic" doc:"No target is good: they are tried one at a time, under leases"`
+	Retries           int           `json:"retries" doc:"How often calls that failed may be tried on another target until the next report; 0 but in the answer to a report"`
+	RetriesPerRequest int           `json:"retries_per_request" doc:"On how many further targets one call may be tried, by the policy" max:"10"`
+	RetryAfterMS      int64         `json:"retry_after_ms,omitzero" doc:"When an order may be better, in a panic"`
 }
 
 // RouteChoice is a target in an order.

@@ -53,18 +53,19 @@ type RouteStatus struct {
 }
 
 // RouteOrder is how to spread calls now. First attempts go to the targets by
-// their weights; what fails may be tried once on the next target of the list, as
-// long as Retries lasts.
+// their weights; what fails may be tried on the next RetriesPerRequest targets of
+// the list, as long as Retries lasts.
 type RouteOrder struct {
 	Generation uint64        `json:"generation"` // for the next report
 	Targets    []RouteChoice `json:"targets"`    // all of them, the best first
 	// Panic tells that no target is good: then they are tried one at a time, by
 	// who has a lease.
 	Panic bool `json:"panic"`
-	// Retries is how many calls may be tried on a second target until the next
-	// report.
-	Retries      int   `json:"retries"`
-	RetryAfterMS int64 `json:"retry_after_ms,omitzero"`
+	// Retries is how often calls that failed may be tried on another target until
+	// the next report, each of them on RetriesPerRequest targets.
+	Retries           int   `json:"retries"`
+	RetriesPerRequest int   `json:"retries_per_request"`
+	RetryAfterMS      int64 `json:"retry_after_ms,omitzero"`
 }
 
 // RouteChoice is a target in an order.

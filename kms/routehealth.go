@@ -115,9 +115,11 @@ type RouteOrder struct {
 	Choices []RouteChoice
 	// Panic tells that no target is good: then they are tried one at a time.
 	Panic bool
-	// Retries is how many calls the reporter may try on a second target until
-	// its next report, each once. Only reports are granted any.
+	// Retries is how often the reporter may try a call that failed on another
+	// target until its next report. Only reports are granted any.
 	Retries int
+	// RetriesPerRequest is on how many further targets one call may be tried.
+	RetriesPerRequest int
 	// RetryAfter is when an order may be better, in a panic.
 	RetryAfter time.Duration
 }
@@ -184,6 +186,9 @@ type RouteRules struct {
 	// made every ProbeTime, is down.
 	ProbeFailures int
 	ProbeTime     time.Duration
+	// RetriesPerRequest is on how many further targets a call that failed may be
+	// tried; 0: on none.
+	RetriesPerRequest int
 }
 
 // DefaultRouteRules are the numbers of the default policy.
@@ -191,7 +196,7 @@ func DefaultRouteRules() RouteRules {
 	return RouteRules{
 		BreakerFailures: 5, OpenFirst: 2 * time.Minute, OpenLast: 15 * time.Minute,
 		Switch: []uint32{10, 30, 100}, Failback: []uint32{20, 50, 100}, SwitchTime: time.Minute, FailbackTime: 5 * time.Minute,
-		LimitLasts: 2 * time.Minute, ProbeFailures: 3, ProbeTime: 30 * time.Second,
+		LimitLasts: 2 * time.Minute, ProbeFailures: 3, ProbeTime: 30 * time.Second, RetriesPerRequest: 1,
 	}
 }
 

@@ -34,9 +34,9 @@
 //
 // A lease has a deadline, after which another caller gets one. While calls move
 // away, the part that has not moved yet still goes to the failing target, so
-// that no back-up meets all of them at once. What fails there may be tried once
-// on another target as long as the retry budget lasts: a tenth of the first
-// attempts and one a second.
+// that no back-up meets all of them at once. What fails there may be tried on
+// another target, as many as the policy says for one call, as long as the retry
+// budget lasts: a tenth of the first attempts and one a second.
 //
 // When no target is good an order has all of them, marked as a panic, and they
 // are tried one at a time under leases. An order is never empty.

@@ -137,7 +137,9 @@ func (Health) Report(v *kms.RouteView, stored []byte, in *kms.RouteReport) ([]by
 			c.Lease, c.LeaseUntil = h.Targets[leased].Lease, h.Targets[leased].LeaseUntil
 		}
 	}
-	order.Retries = h.Budget.grant(first)
+	if order.RetriesPerRequest > 0 {
+		order.Retries = h.Budget.grant(first)
+	}
 	next, err := h.encode()
 	return next, order, h.events, err
 }

@@ -65,7 +65,8 @@ func (h *health) triable(name string) bool {
 // order puts the targets in their order, with their parts of the calls.
 func (h *health) order() kms.RouteOrder {
 	targets := h.view.Route.Targets
-	order := kms.RouteOrder{Generation: h.Generation, Panic: h.panicking(), Choices: make([]kms.RouteChoice, len(targets))}
+	order := kms.RouteOrder{Generation: h.Generation, Panic: h.panicking(), Choices: make([]kms.RouteChoice, len(targets)),
+		RetriesPerRequest: h.view.Rules.RetriesPerRequest}
 	weights, stands := h.weights(order.Panic)
 	ranks := map[string]int{}
 	for i := range targets {

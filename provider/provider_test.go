@@ -65,6 +65,21 @@ func TestThePolicysNumbersDecide(t *testing.T) {
 	g.want("a", kms.TargetHealthy, 100)
 }
 
+// A policy that allows no call on another target grants none, whatever the
+// budget has.
+func TestNoCallIsRetriedAgainstThePolicy(t *testing.T) {
+	g := newGateway(t, "b")
+	g.report(kms.RouteOutcome{Target: "a", OK: 100, Transient: 5})
+	if o := g.order; o.RetriesPerRequest != 1 || o.Retries == 0 {
+		t.Fatalf("by default %d, of them %d for one call", o.Retries, o.RetriesPerRequest)
+	}
+	g.view.Rules.RetriesPerRequest = 0
+	g.report(kms.RouteOutcome{Target: "a", OK: 100, Transient: 5})
+	if o := g.order; o.RetriesPerRequest != 0 || o.Retries != 0 {
+		t.Errorf("against the policy %d, of them %d for one call", o.Retries, o.RetriesPerRequest)
+	}
+}
+
 // bifrost's issue 125: a back-up, or a primary that is back, must not meet all
 // calls at once.
 func TestARecoveredPrimaryGetsTwentyFiftyAndHundred(t *testing.T) {

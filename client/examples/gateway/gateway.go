@@ -21,7 +21,7 @@ type gateway struct {
 	route   string
 	targets map[string]*target
 	order   client.RouteOrder
-	retries int // on a second target, until the next report
+	retries int // on other targets, until the next report
 }
 
 // target is an endpoint with the client that puts its key into each call.
@@ -95,8 +95,8 @@ func (t *tally) add(o tally) {
 	}
 }
 
-// calls makes calls one after the other: each to the first target, and once more
-// to the next one if it fails and the route grants that.
+// calls makes calls one after the other: each to the first target, and again to
+// the next ones if it fails, as far as the route grants that.
 func (g *gateway) calls(ctx context.Context, n int) tally {
 	count := newTally()
 	for range n {
@@ -104,7 +104,7 @@ func (g *gateway) calls(ctx context.Context, n int) tally {
 		for i, choice := range g.order.Targets {
 			t := g.targets[choice.Target]
 			if i > 0 {
-				if served || g.retries == 0 {
+				if served || g.retries == 0 || i > g.order.RetriesPerRequest {
 					break
 				}
 				g.retries--

@@ -246,7 +246,7 @@ func orderTable(w io.Writer, o *client.RouteOrder) error {
 	if err := table(w, []string{"TARGET", "WEIGHT", "STATE", "BREAKER", "UNTIL", "LEASE", "REASONS"}, rows); err != nil {
 		return err
 	}
-	fields := []field{{"Generation", strconv.FormatUint(o.Generation, 10)}, {"Retries", strconv.Itoa(o.Retries)}}
+	fields := []field{{"Generation", strconv.FormatUint(o.Generation, 10)}, {"Retries", strconv.Itoa(o.Retries)}, {"Retries per request", strconv.Itoa(o.RetriesPerRequest)}}
 	if o.Panic {
 		fields = append(fields, field{"Panic", "no target is good: one is tried at a time"})
 	}

@@ -266,6 +266,7 @@ func (a *App) RouteRules() kms.RouteRules {
 		Failback: hundredths(rules.FailbackPercents), FailbackTime: time.Duration(rules.FailbackStepSeconds) * time.Second,
 		LimitLasts:    time.Duration(rules.LimitedSeconds) * time.Second,
 		ProbeFailures: int(rules.ProbeFailures), ProbeTime: time.Duration(rules.ProbeSeconds) * time.Second,
+		RetriesPerRequest: int(rules.RetriesOnOtherPerReq),
 	}
 }
 

@@ -419,12 +419,12 @@ func TestSecretsAndRoutesHaveThePolicysNumbers(t *testing.T) {
 	}
 	document := policy(t, func(p *quota.Policy) {
 		p.Secrets.ClientFreshSeconds, p.Secrets.ClientExpirySeconds = 7, 90
-		p.Secrets.BreakerFailures, p.Secrets.SwitchPercents = 9, quota.Steps{50, 100}
+		p.Secrets.BreakerFailures, p.Secrets.SwitchPercents, p.Secrets.RetriesOnOtherPerReq = 9, quota.Steps{50, 100}, 0
 	})
 	if err := s.App.Policies.Apply(s.App.Policies.Current().Version+1, document); err != nil {
 		t.Fatal(err)
 	}
-	if rules := s.App.RouteRules(); rules.BreakerFailures != 9 || !slices.Equal(rules.Switch, []uint32{50, 100}) {
+	if rules := s.App.RouteRules(); rules.BreakerFailures != 9 || !slices.Equal(rules.Switch, []uint32{50, 100}) || rules.RetriesPerRequest != 0 {
 		t.Errorf("by the policy %+v", rules)
 	}
 	for body, want := range map[string][2]float64{
