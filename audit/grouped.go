@@ -50,7 +50,7 @@ func CheckGrouped(ops []kms.Op) error {
 
 // isGrouped tells whether the answer for e need not wait.
 func (l *Log) isGrouped(e *kms.Entry) bool {
-	return len(l.config.Grouped) > 0 && e.Outcome == outcomeOK && e.Phase == kms.PhaseOutcome && slices.Contains(l.config.Grouped, e.Op)
+	return len(l.config.Grouped) > 0 && !e.Durable && e.Outcome == outcomeOK && e.Phase == kms.PhaseOutcome && slices.Contains(l.config.Grouped, e.Op)
 }
 
 // outcomeOK is that of a request that succeeded.

@@ -80,6 +80,8 @@ const (
 	codeSecretChange    = "secret_changes"
 	codeRoute           = "routes"
 	codeRouteHealth     = "route_health"
+	codeJob             = "jobs"
+	codeJobChunk        = "job_chunks"
 
 	codeAuthentication = "row_authentication"
 )

@@ -6,7 +6,7 @@
 // Store is what the rest of the program uses: it implements the ports
 // kms.Keys, kms.KeyLifecycle, kms.Aliases, kms.Tenants, kms.Credentials,
 // kms.CredentialUses, kms.Approvals, kms.ProviderSecrets, kms.Webhooks,
-// kms.Deliveries, kms.SystemSecrets and kms.Idempotency.
+// kms.Deliveries, kms.Jobs, kms.SystemSecrets and kms.Idempotency.
 // A Driver runs the SQL of one dialect and nothing else; what
 // must be the same on every database (which values are valid, which change is
 // allowed, what an error means to a caller, what is cached) is in this package

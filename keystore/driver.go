@@ -47,6 +47,7 @@ type Driver interface {
 	ProviderSecretDriver
 	RouteDriver
 	ProbeDriver
+	JobDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -271,6 +272,50 @@ type ProbeDriver interface {
 	// DeleteEndpoints removes up to Limit that are not wanted after Now, and
 	// returns how many.
 	DeleteEndpoints(context.Context, DeleteEndpointsParams) (int, error)
+}
+
+// JobDriver is the part of Driver for jobs and their chunks.
+type JobDriver interface {
+	Job(context.Context, JobParams) (*JobRow, error)
+	// ListJobs returns them in the order of their ids.
+	ListJobs(context.Context, ListJobsParams) ([]*JobRow, error)
+	// InsertJob: ErrStale when the tenant has Most jobs that are not over.
+	InsertJob(context.Context, InsertJobParams) error
+	// UpdateJob leaves Due and Waits as they are, which DelayJob changes; a
+	// missing one is none to delay.
+	UpdateJob(context.Context, UpdateJobParams) error
+	DelayJob(context.Context, DelayJobParams) error
+	// DeleteJobChunks removes up to Limit chunks of a job that are not computed,
+	// or of All, and returns how many.
+	DeleteJobChunks(context.Context, DeleteJobChunksParams) (int, error)
+	// DeleteJob removes a job; ErrStale when it has chunks.
+	DeleteJob(context.Context, JobParams) error
+	// JobProgress has zeroes for a missing job.
+	JobProgress(context.Context, JobParams) (*JobProgressRow, error)
+	// DueJobs returns of each tenant behind After that is not Busy the first job
+	// that is running and due at Now, and has a chunk that is or none that is not
+	// done.
+	DueJobs(context.Context, DueJobsParams) ([]*JobNameRow, error)
+	// ExpiredJobs returns jobs of all tenants that expired at Now or before.
+	ExpiredJobs(context.Context, ExpiredJobsParams) ([]*JobNameRow, error)
+
+	// InsertJobChunk: ErrMissing when the job is.
+	InsertJobChunk(context.Context, InsertJobChunkParams) error
+	JobChunk(context.Context, JobChunkParams) (*JobChunkRow, error)
+	// JobChunkOf returns the last chunk that begins with the item or before, with
+	// its output only.
+	JobChunkOf(context.Context, JobChunkOfParams) (*JobChunkRow, error)
+	// DueJobChunks returns the numbers of chunks that are due at Now, the longest
+	// first.
+	DueJobChunks(context.Context, DueJobChunksParams) ([]Integer, error)
+	UpdateJobChunk(context.Context, UpdateJobChunkParams) error
+	// RenewJobChunk moves the date of a chunk that is running at the revision;
+	// ErrStale otherwise.
+	RenewJobChunk(context.Context, RenewJobChunkParams) error
+	// ReleaseJobChunks makes the chunks of a node that are running due at Now.
+	ReleaseJobChunks(context.Context, ReleaseJobChunksParams) error
+	// ComputedJobChunks returns chunks of all tenants that a node has computed.
+	ComputedJobChunks(context.Context, ComputedJobChunksParams) ([]*JobChunkNameRow, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

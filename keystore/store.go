@@ -30,6 +30,7 @@ var (
 	_ kms.Deliveries      = (*Store)(nil)
 	_ kms.ProviderRoutes  = (*Store)(nil)
 	_ kms.EndpointProbes  = (*Store)(nil)
+	_ kms.Jobs            = (*Store)(nil)
 	_ kms.SystemSecrets   = (*Store)(nil)
 	_ kms.Idempotency     = (*Store)(nil)
 	_ kms.Trail           = (*Store)(nil)
@@ -58,6 +59,8 @@ const (
 	ObjectRoute          Object = "route"
 	ObjectRouteHealth    Object = "health of a route"
 	ObjectEndpoint       Object = "endpoint of a provider"
+	ObjectJob            Object = "job"
+	ObjectJobChunk       Object = "chunk of a job"
 	ObjectSystemSecret   Object = "system secret"
 	ObjectClaim          Object = "idempotency record"
 

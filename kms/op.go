@@ -50,6 +50,13 @@ const (
 	OpRandom Op = "random"
 	OpBatch  Op = "batch" // of operations that have entries of their own
 	OpDigest Op = "digest"
+
+	OpCreateJob      Op = "create-job" // of operations that have entries of their own
+	OpReadJob        Op = "read-job"
+	OpListJobs       Op = "list-jobs"
+	OpReadJobResults Op = "read-job-results"
+	OpCancelJob      Op = "cancel-job"
+	OpDeleteJob      Op = "delete-job"
 )
 
 // The operations on tenants, projects, credentials and the service.
@@ -232,6 +239,12 @@ var ops = []OpInfo{
 	{Op: OpRandom, Class: ClassUse, Family: "key"},
 	{Op: OpDigest, Class: ClassUse, Family: "key"},
 	{Op: OpBatch, Class: ClassUse, Family: "batch"}, // no scope: its items need theirs
+	{Op: OpCreateJob, Class: ClassUse, Family: "batch", Changes: true},
+	{Op: OpReadJob, Class: ClassRead, Family: "batch"},
+	{Op: OpListJobs, Class: ClassRead, Family: "batch"},
+	{Op: OpReadJobResults, Class: ClassRead, Family: "batch"},
+	{Op: OpCancelJob, Class: ClassManage, Family: "batch", Changes: true},
+	{Op: OpDeleteJob, Class: ClassManage, Family: "batch", Changes: true},
 
 	{Op: OpCreateTenant, Class: ClassCreate, Family: "operator", Changes: true},
 	{Op: OpReadTenant, Class: ClassRead, Family: "operator"},

@@ -74,6 +74,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundSecret(ctx, e)
 	case OpPutRoute, OpDeleteRoute:
 		return s.foundRoute(ctx, e)
+	case OpCreateJob, OpCancelJob, OpDeleteJob:
+		return s.foundJob(ctx, e)
 	case OpSetSecretGrants:
 		return OutcomeFoundUnknown // some of the credentials may have been changed
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:

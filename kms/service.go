@@ -41,6 +41,9 @@ type Service struct {
 	credentialUses CredentialUses
 	uses           *useBook
 
+	jobs    Jobs
+	jobWake chan struct{} // capacity 1
+
 	batches    batchCrew
 	queues     Queues
 	records    RequestRecords
@@ -112,6 +115,7 @@ type Config struct {
 	RootRotation    time.Duration
 	BackupRetention time.Duration
 
+	Jobs           Jobs
 	CredentialUses CredentialUses
 	Records        RequestRecords
 	Queues         Queues
@@ -152,6 +156,7 @@ func NewService(c Config) *Service {
 		twoOperators: c.TwoOperators, copiesLive: c.RootRotation + c.BackupRetention,
 		credentialUses: c.CredentialUses, uses: newUseBook(),
 		queues: c.Queues, records: c.Records, recent: new(recentRequests), toRecord: make(chan RequestRecord, 4*recordBatch),
+		jobs: c.Jobs, jobWake: make(chan struct{}, 1),
 		batches: batchCrew{workers: make(map[uuid.UUID]int)},
 		trail:   c.Trail, revisions: c.Revisions, successLine: c.SuccessLine, readEntry: c.ReadEntry,
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),

@@ -130,6 +130,9 @@ func (k *Keeper) advanceDeletion(ctx context.Context, id uuid.UUID) (overdue boo
 		if err := s.eraseRoutes(ctx, tenant); err != nil {
 			return false, err
 		}
+		if err := s.eraseJobs(ctx, tenant); err != nil {
+			return false, err
+		}
 		if err := k.revokeCredentials(ctx, tenant); err != nil {
 			return false, err
 		}

@@ -207,6 +207,9 @@ type Entry struct {
 	Refused bool
 	// Grouped says that the answer did not wait until the entry was durable.
 	Grouped bool
+	// Durable says that the entry is not to be grouped, whatever its operation.
+	// The journal does not keep it.
+	Durable bool
 	// Items are what a request on several objects did with each.
 	Items []EntryItem
 }

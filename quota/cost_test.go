@@ -70,7 +70,8 @@ func TestEveryRowOfThePriceList(t *testing.T) {
 		{"SLH_DSA_SHAKE_256S", uses(20000, 20, 5000), 5},
 		{"", []price{
 			{"random", 1}, {"digest", 1},
-			{"fetch-secrets", 1}, {"watch-secrets", 1}, {"report-secrets", 1}, {"report-route", 1}, {"read-route", 1}, {"list-routes", 2}, {"put-route", 5}, {"delete-route", 5}, {"read-secret", 1}, {"list-secrets", 2}, {"read-secret-grants", 2},
+			{"fetch-secrets", 1}, {"watch-secrets", 1}, {"report-secrets", 1}, {"report-route", 1}, {"read-route", 1}, {"list-routes", 2}, {"put-route", 5}, {"delete-route", 5},
+			{"create-job", 5}, {"read-job", 1}, {"list-jobs", 2}, {"read-job-results", 1}, {"cancel-job", 5}, {"delete-job", 5}, {"read-secret", 1}, {"list-secrets", 2}, {"read-secret-grants", 2},
 			{"create-secret", 5}, {"update-secret", 5}, {"delete-secret", 5}, {"add-secret-version", 5}, {"activate-secret", 5}, {"rollback-secret", 5},
 			{"disable-secret-version", 5}, {"destroy-secret-version", 5}, {"restore-secret-version", 5}, {"set-secret-grants", 5},
 			{"public", 1}, {"describe", 1}, {"list", 2},

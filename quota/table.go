@@ -59,10 +59,11 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpDigest: 1,
 
 	// Of one item; one that the client has already is none.
-	kms.OpFetchSecrets:  1,
-	kms.OpWatchSecrets:  1,
-	kms.OpReportSecrets: 1,
-	kms.OpReportRoute:   1,
+	kms.OpFetchSecrets:   1,
+	kms.OpWatchSecrets:   1,
+	kms.OpReportSecrets:  1,
+	kms.OpReportRoute:    1,
+	kms.OpReadJobResults: 1,
 
 	// Reading one object's metadata.
 	kms.OpPublic:         1,
@@ -79,6 +80,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpReadWebhook:    1,
 	kms.OpReadSecret:     1,
 	kms.OpReadRoute:      1,
+	kms.OpReadJob:        1,
 	kms.OpReadRequest:    1,
 	kms.OpLogin:          1,
 	kms.OpReadSelf:       1,
@@ -93,6 +95,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpListAliases: 2,
 	kms.OpListSecrets: 2,
 	kms.OpListRoutes:  2,
+	kms.OpListJobs:    2,
 
 	kms.OpReadSecretGrants: 2,
 
@@ -149,6 +152,9 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpSetSecretGrants:  5,
 	kms.OpPutRoute:         5,
 	kms.OpDeleteRoute:      5,
+	kms.OpCreateJob:        5,
+	kms.OpCancelJob:        5,
+	kms.OpDeleteJob:        5,
 
 	kms.OpKeeperAdvanceSecret:  5,
 	kms.OpKeeperRollbackSecret: 5,

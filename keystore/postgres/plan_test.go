@@ -75,6 +75,14 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, 'route-' || i, '{}', 1 FROM generate_series(1, $1) i`,
 	"route_health": `INSERT INTO route_health (tenant, name, route, document, revision)
 		SELECT md5((i / 10)::text)::uuid, 'route-' || i, md5(i::text)::uuid, '{}', 1 FROM generate_series(1, $1) i`,
+	"jobs": `INSERT INTO jobs (tenant, id, credential, state, expires, document, revision, due, waits)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, md5('c')::uuid, CASE WHEN i % 100 = 0 THEN 'RUNNING' ELSE 'DONE' END,
+			now() + i * interval '1 second', '{}', 1, now(), '' FROM generate_series(1, $1) i`,
+	"job_chunks": `INSERT INTO job_chunks (tenant, job, number, id, first, items, state, pass, pending, failed, charged, owner, position, due,
+			revision, output)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, n, md5(i::text)::uuid, n, 1, CASE WHEN i % 100 = 0 THEN 'QUEUED' ELSE 'DONE' END, 1, 0,
+			0, 0, 'node', 1, CASE WHEN i % 100 = 0 THEN now() + i * interval '1 second' END, 1, '\x01'
+		FROM generate_series(1, $1 / 2) i, generate_series(0, 1) n`,
 	"endpoint_probes": `INSERT INTO endpoint_probes (url, misses, due, wanted)
 		SELECT 'https://' || i, 0, now() + i * interval '1 second', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"request_records": `INSERT INTO request_records (tenant, request, document, expires)

@@ -21,6 +21,7 @@ var readWhole = map[string]string{
 	countTenants:            "counts them for an operator who sells capacity",
 	wantEndpoints:           "reads the few addresses that it is given",
 	selectEndpoints:         "reads the few addresses that it is given, by the key",
+	selectDueJobs:           "reads what runs, by an index, and the few tenants that are busy",
 	claimDeliveries:         "reads what is due, by an index, and the few tenants that are busy",
 }
 

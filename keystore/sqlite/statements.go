@@ -21,6 +21,8 @@ var (
 		selectProviderSecret, selectProviderSecretID, listProviderSecrets, selectDueProviderSecrets,
 		selectSecretRevision, selectSecretChanges, selectSecretOutcomes,
 		selectRoute, listRoutes, selectRouteHealth, selectEndpoints,
+		selectJob, listJobs, jobProgress, selectDueJobs, selectExpiredJobs,
+		selectJobChunk, selectJobChunkOf, selectDueJobChunks, selectComputedChunks,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -35,6 +37,7 @@ var (
 		putSecretRevision, insertSecretChange, dropSecretChanges, deleteSecretChanges, addSecretOutcome, deleteSecretOutcomes,
 		insertRoute, updateRoute, deleteRoute, insertRouteHealth, updateRouteHealth, deleteRouteHealth,
 		wantEndpoints, claimEndpoints, endProbe, deleteEndpoints,
+		insertJob, updateJob, delayJob, deleteJobChunks, deleteJob, touchJob, insertJobChunk, updateJobChunk, renewJobChunk, releaseJobChunks,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

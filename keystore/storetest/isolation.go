@@ -23,6 +23,7 @@ type objects struct {
 	webhook    *kms.Webhook
 	secret     *kms.ProviderSecret
 	route      *kms.ProviderRoute
+	job        *kms.Job
 	request    uuid.UUID
 }
 
@@ -140,6 +141,26 @@ var reaching = map[string][]attempt{
 		r.Tenant = tenant.ID
 		return s.SetHealthOfRoute(ctx, &r, []byte("{}"), 0)
 	}},
+	"Job": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Job(ctx, tenant.ID, o.job.ID)
+		return err
+	}},
+	"DeleteJob": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		return s.DeleteJob(ctx, tenant.ID, o.job.ID, true)
+	}},
+	"Chunk": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.Chunk(ctx, tenant.ID, o.job.ID, 0)
+		return err
+	}},
+	"ChunkOf": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.ChunkOf(ctx, tenant.ID, o.job.ID, 0)
+		return err
+	}},
+	"AddChunk": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		c := sampleChunk(o.job, 5)
+		c.Tenant, c.First = tenant.ID, 10
+		return s.AddChunk(ctx, c)
+	}},
 	"RequestRecord": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		_, err := s.RequestRecord(ctx, tenant.ID, o.request)
 		return err
@@ -218,6 +239,18 @@ var withoutTenant = map[string]string{
 	"PutRoute":                    "of the own tenant: AnotherTenantsRouteIsNotChanged",
 	"ListRoutes":                  "ListsHoldTheTenantsOwnObjects",
 	"HealthOfRoute":               "says nothing of what it found: AnotherTenantsRouteIsNotChanged",
+	"CreateJob":                   "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
+	"ListJobs":                    "ListsHoldTheTenantsOwnObjects",
+	"UpdateJob":                   "AnotherTenantsJobIsNotChanged",
+	"DelayJob":                    "says nothing of what it found: AnotherTenantsJobIsNotChanged",
+	"JobProgress":                 "says nothing of what it found: AnotherTenantsJobIsNotChanged",
+	"DueChunks":                   "says nothing of what it found: AnotherTenantsJobIsNotChanged",
+	"UpdateChunk":                 "AnotherTenantsJobIsNotChanged",
+	"RenewChunk":                  "AnotherTenantsJobIsNotChanged",
+	"DueJobs":                     "the service's own job runner acts for all tenants",
+	"ExpiredJobs":                 "the service's own job runner acts for all tenants",
+	"ReleaseChunks":               "the service's own job runner acts for all tenants",
+	"ComputedChunks":              "the service's own job runner acts for all tenants",
 	"CreateWebhook":               "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListWebhooks":                "ListsHoldTheTenantsOwnObjects",
 	"Enqueue":                     "says nothing of what it found: AnotherTenantsWebhookGetsNothing",
@@ -242,7 +275,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	theirs := makeObjects(t, e, owner)
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
-		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"), route: sampleRoute(owner.ID, "missing"),
+		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"), route: sampleRoute(owner.ID, "missing"), job: sampleJob(owner.ID),
 		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"}, request: uuid.NewV7(),
 	}
 
@@ -307,6 +340,9 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		if list, _, err := e.ListRoutes(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListRoutes = %v, %v", list, err)
 		}
+		if list, _, err := e.ListJobs(ctx, intruder.ID, uuid.Nil(), page); err != nil || len(list) != 0 {
+			t.Errorf("ListJobs = %v, %v", list, err)
+		}
 		if list, _, err := e.ListWebhooks(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListWebhooks = %v, %v", list, err)
 		}
@@ -354,6 +390,31 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 			t.Errorf("its health is now %s, %d, %v", health, revision, err)
 		}
 	})
+	t.Run("AnotherTenantsJobIsNotChanged", func(t *testing.T) {
+		was := e.chunk(t, theirs.job, 0)
+		j := *theirs.job
+		j.Tenant, j.Revision = intruder.ID, j.Revision+1
+		wantKind(t, "UpdateJob", e.UpdateJob(ctx, &j), kms.KindPreconditionFailed)
+		u := &kms.ChunkUpdate{JobChunk: *was}
+		u.Tenant, u.Revision = intruder.ID, was.Revision+1
+		wantKind(t, "UpdateChunk", e.UpdateChunk(ctx, u), kms.KindPreconditionFailed)
+		wantKind(t, "RenewChunk", e.RenewChunk(ctx, &u.JobChunk, start), kms.KindPreconditionFailed)
+		if err := e.DelayJob(ctx, intruder.ID, j.ID, start.Add(time.Hour), "any"); err != nil {
+			t.Error(err)
+		}
+		if p, err := e.JobProgress(ctx, intruder.ID, j.ID); err != nil || p != (kms.JobProgress{}) {
+			t.Errorf("JobProgress = %+v, %v", p, err)
+		}
+		if numbers, err := e.DueChunks(ctx, intruder.ID, j.ID, start, 10); err != nil || len(numbers) > 0 {
+			t.Errorf("DueChunks = %v, %v", numbers, err)
+		}
+		if got, err := e.Job(ctx, owner.ID, j.ID); err != nil || !reflect.DeepEqual(got, theirs.job) {
+			t.Errorf("the job is now %+v, %v", got, err)
+		}
+		if got := e.chunk(t, theirs.job, 0); !reflect.DeepEqual(got, was) {
+			t.Errorf("its chunk is now %+v", got)
+		}
+	})
 	t.Run("UnknownTenantIsNotFoundEverywhere", func(t *testing.T) { testUnknownTenant(t, e, missing.tenant) })
 }
 
@@ -370,6 +431,7 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	o.webhook = e.webhook(t, tenant.ID)
 	o.secret = e.inRollout(t, e.secret(t, tenant.ID, "secret/path"))
 	o.route = e.route(t, tenant.ID, "secret-route")
+	o.job = e.job(t, tenant.ID)
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
 		t.Fatal(err)
@@ -408,6 +470,8 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 		"ListSecrets":      func() error { _, _, err := e.ListSecrets(ctx, missing.ID, "", page); return err },
 		"PutRoute":         func() error { return e.PutRoute(ctx, sampleRoute(missing.ID, "any")) },
 		"ListRoutes":       func() error { _, _, err := e.ListRoutes(ctx, missing.ID, page); return err },
+		"CreateJob":        func() error { return e.CreateJob(ctx, sampleJob(missing.ID)) },
+		"ListJobs":         func() error { _, _, err := e.ListJobs(ctx, missing.ID, uuid.Nil(), page); return err },
 		"CreateWebhook":    func() error { return e.CreateWebhook(ctx, sampleWebhook(missing.ID)) },
 		"ListWebhooks":     func() error { _, _, err := e.ListWebhooks(ctx, missing.ID, page); return err },
 		"ListCredentials":  func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },

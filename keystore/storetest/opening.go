@@ -193,7 +193,43 @@ var unopened = map[string]func(context.Context, *env) error{
 	"SetHealthOfRoute": func(ctx context.Context, e *env) error {
 		return e.SetHealthOfRoute(ctx, sampleRoute(unopenedID, "early"), []byte("{}"), 0)
 	},
-	"Enqueue": func(ctx context.Context, e *env) error { _, err := e.Enqueue(ctx, unopenedID, nil); return err },
+	"CreateJob": func(ctx context.Context, e *env) error { return e.CreateJob(ctx, sampleJob(unopenedID)) },
+	"Job":       func(ctx context.Context, e *env) error { _, err := e.Job(ctx, unopenedID, unopenedID); return err },
+	"ListJobs": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListJobs(ctx, unopenedID, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"UpdateJob": func(ctx context.Context, e *env) error { return e.UpdateJob(ctx, sampleJob(unopenedID)) },
+	"DelayJob":  func(ctx context.Context, e *env) error { return e.DelayJob(ctx, unopenedID, unopenedID, start, "") },
+	"DeleteJob": func(ctx context.Context, e *env) error { return e.DeleteJob(ctx, unopenedID, unopenedID, true) },
+	"JobProgress": func(ctx context.Context, e *env) error {
+		_, err := e.JobProgress(ctx, unopenedID, unopenedID)
+		return err
+	},
+	"DueJobs": func(ctx context.Context, e *env) error {
+		_, err := e.DueJobs(ctx, start, unopenedID, nil, 1)
+		return err
+	},
+	"ExpiredJobs": func(ctx context.Context, e *env) error { _, err := e.ExpiredJobs(ctx, start, 1); return err },
+	"AddChunk":    func(ctx context.Context, e *env) error { return e.AddChunk(ctx, sampleChunk(sampleJob(unopenedID), 0)) },
+	"Chunk":       func(ctx context.Context, e *env) error { _, err := e.Chunk(ctx, unopenedID, unopenedID, 0); return err },
+	"ChunkOf": func(ctx context.Context, e *env) error {
+		_, err := e.ChunkOf(ctx, unopenedID, unopenedID, 0)
+		return err
+	},
+	"DueChunks": func(ctx context.Context, e *env) error {
+		_, err := e.DueChunks(ctx, unopenedID, unopenedID, start, 1)
+		return err
+	},
+	"UpdateChunk": func(ctx context.Context, e *env) error {
+		return e.UpdateChunk(ctx, &kms.ChunkUpdate{JobChunk: *sampleChunk(sampleJob(unopenedID), 0)})
+	},
+	"RenewChunk": func(ctx context.Context, e *env) error {
+		return e.RenewChunk(ctx, sampleChunk(sampleJob(unopenedID), 0), start)
+	},
+	"ReleaseChunks":  func(ctx context.Context, e *env) error { return e.ReleaseChunks(ctx, "early", start) },
+	"ComputedChunks": func(ctx context.Context, e *env) error { _, err := e.ComputedChunks(ctx, "early", 1); return err },
+	"Enqueue":        func(ctx context.Context, e *env) error { _, err := e.Enqueue(ctx, unopenedID, nil); return err },
 	"ClaimDeliveries": func(ctx context.Context, e *env) error {
 		_, err := e.ClaimDeliveries(ctx, time.Minute, nil, 1)
 		return err
@@ -378,7 +414,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route": // there were none
+		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route", "job": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

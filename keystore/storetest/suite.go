@@ -68,6 +68,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Secrets", testSecrets},
 		{"Routes", testRoutes},
 		{"Probes", testProbes},
+		{"Jobs", testJobs},
 		{"Credentials", testCredentials},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},

@@ -24,6 +24,7 @@ type scene struct {
 	webhook             *kms.Webhook
 	secret              *kms.ProviderSecret
 	route               *kms.ProviderRoute
+	job                 *kms.Job
 	prefix              string
 }
 
@@ -91,6 +92,7 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	s.secret = e.inRollout(t, e.secret(t, s.tenant.ID, prefix+"/secret"))
 	must(e.AddOutcomes(ctx, s.tenant.ID, []kms.SecretOutcome{{Secret: s.secret.ID, Version: 2, OK: 1}}))
 	s.route = e.route(t, s.tenant.ID, prefix+"-route")
+	s.job = e.job(t, s.tenant.ID)
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -201,6 +203,10 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.Route(ctx, tenant, s.route.Name)
 			return err
 		}, nil},
+		"job": {"jobs", "id", s.job.ID[:], func(ctx context.Context, e *env) error {
+			_, err := e.Job(ctx, tenant, s.job.ID)
+			return err
+		}, nil},
 		"policy": {"policies", "version", int64(s.policy.Version), func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, s.policy.Version)
 			return err
@@ -261,6 +267,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["route"] = held["route"] || r.ID == s.route.ID
 	}
 	wantList(t, "ListRoutes", err)
+	jobs, _, err := e.ListJobs(ctx, s.tenant.ID, uuid.Nil(), page)
+	for _, j := range jobs {
+		held["job"] = held["job"] || j.ID == s.job.ID
+	}
+	wantList(t, "ListJobs", err)
 	secrets, _, err := e.ListSecrets(ctx, s.tenant.ID, "", page)
 	for _, p := range secrets {
 		held["provider"] = held["provider"] || p.ID == s.secret.ID
@@ -383,6 +394,14 @@ func (s *scene) tamperings(other *scene) []tampering {
 			_, err := e.Route(ctx, s.tenant.ID, "another-route")
 			return err
 		}},
+		{victim: "job", column: "tenant", value: theirs[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Job(ctx, other.tenant.ID, s.job.ID)
+			return err
+		}},
+		{victim: "job", column: "id", value: id[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.Job(ctx, s.tenant.ID, id)
+			return err
+		}},
 		{victim: "policy", column: "version", value: int64(9), moves: true, elsewhere: func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, 9)
 			return err
@@ -396,6 +415,8 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("value", map[string]any{"number": int64(7), "data_key": []byte("another"), "value": []byte("another")})...)
 	list = append(list, text("revision", map[string]any{"revision": int64(9)})...)
 	list = append(list, text("route", map[string]any{"document": []byte(`{"models":["x"]}`), "revision": int64(9)})...)
+	list = append(list, text("job", map[string]any{"credential": id[:], "state": "DONE", "expires": micro(time.Hour), "document": []byte(`{"items":1}`),
+		"revision": int64(9)})...)
 	list = append(list, text("policy", map[string]any{"document": []byte("another document"), "digest": make([]byte, 32), "comment": "other",
 		"created": micro(time.Second), "created_by": id[:]})...)
 	list = append(list, text("tenant", map[string]any{
@@ -432,7 +453,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": ""} {
+		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": "", "job": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
@@ -460,6 +481,9 @@ var unauthenticated = map[string]string{
 	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
 	"endpoint_probes.*":        "can hold calls of a target back that nobody gets through to it; calls that do overrule it",
 	"route_health.*":           "TamperedHealthIsForgotten",
+	"jobs.due":                 "says before when no item is run, and decides nothing else",
+	"jobs.waits":               "nothing is decided by it",
+	"job_chunks.*":             "TamperedChunksAreRefused; what is sealed does not open, and the date says who takes it when",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",
