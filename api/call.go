@@ -106,6 +106,9 @@ func (s *Server) run(x *exchange, r *http.Request, objects []string) {
 	c := &call{exchange: x, service: s.service, server: s, request: r, objects: objects,
 		media: contentJSON, success: x.route.Success}
 	body, err := c.travel()
+	if err != nil && c.streamed {
+		panic(http.ErrAbortHandler) // what was sent is not whole, and shows it
+	}
 	if err != nil {
 		if x.ticket.Op == "" && !x.route.Public {
 			// It reached no verb: the journal has no entry of it yet.

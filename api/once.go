@@ -49,6 +49,15 @@ const claimRetry = time.Second
 // request from others are its route, the objects that it names, and its body.
 // It returns the record of an earlier answer, if there was one.
 func (c *call) claim(body *buffer) (*kms.Claim, *kms.IdempotencyRecord, error) {
+	if body == nil {
+		return c.claimRequest()
+	}
+	return c.claimRequest(body.bytes)
+}
+
+// claimRequest is claim of a request of which parts, in the place of a body, tell
+// it from others.
+func (c *call) claimRequest(parts ...[]byte) (*kms.Claim, *kms.IdempotencyRecord, error) {
 	values := c.request.Header[headerIdempotency]
 	switch {
 	case len(values) == 0, c.ticket.DryRun:
@@ -60,9 +69,7 @@ func (c *call) claim(body *buffer) (*kms.Claim, *kms.IdempotencyRecord, error) {
 	for i := range c.objects {
 		request = append(request, []byte(c.object(i)))
 	}
-	if body != nil {
-		request = append(request, body.bytes)
-	}
+	request = append(request, parts...)
 	claim, record, err := c.service.Once(c.context, c.ticket.By, values[0], request...)
 	if err != nil && kms.KindOf(err) == kms.KindConflict {
 		err = &kms.Error{Kind: kms.KindConflict, Detail: "the first request with this idempotency key is still under way",

@@ -132,6 +132,10 @@ func (s *schemas) operation(r *Route) node {
 		o["requestBody"] = node{"required": r.shape.required,
 			"content": node{contentJSON: node{"schema": s.reference(r.Request, true)}}}
 	}
+	if r.Body != "" {
+		o["requestBody"] = node{"required": true, "content": node{r.Body: node{"schema": node{"type": "string",
+			"description": "Lines of JSON, each an item as in a batch"}}}}
+	}
 	return o
 }
 
@@ -154,6 +158,10 @@ func (s *schemas) responses(r *Route) node {
 	if r.Stream {
 		content = node{contentEvents: node{"schema": node{"type": "string",
 			"description": "Events, of which each has an event, an id and data: a JSON object as follows", "x-data": schema}}}
+	}
+	if r.Lines {
+		content = node{contentLines: node{"schema": node{"type": "string",
+			"description": "Lines, each of which is a JSON object as follows", "x-data": schema}}}
 	}
 	for _, media := range r.Media {
 		content[media] = node{}
@@ -180,7 +188,7 @@ func (r *Route) problems() map[int][]string {
 	if r.Public {
 		kinds = []kms.Kind{kms.KindInternal, kms.KindMalformed}
 	}
-	if r.Request != nil {
+	if r.Request != nil || r.Body != "" {
 		kinds = append(kinds, bodyErrors...)
 	}
 	if r.changes() {
@@ -249,6 +257,7 @@ var objectDocs = map[Object]string{
 	ObjectSecret:     "A secret's id",
 	ObjectPath:       "A secret's path or the beginning of one. Its slashes may stand as they are",
 	ObjectRoute:      "A route's name",
+	ObjectJob:        "A job's id",
 	ObjectRequest:    "A request's id, as its answer's X-Request-Id and request_id have it",
 	ObjectPolicy:     "Number of a version of the policy; 0 is the policy that Sluice comes with",
 }
@@ -297,7 +306,11 @@ var answerHeaders = node{
 		"description": "The request was carried out before, under the same Idempotency-Key; this time nothing was done"},
 	"Retry-After":      node{"schema": node{"type": "integer", "minimum": 1}, "description": "Seconds after which a retry can succeed"},
 	"WWW-Authenticate": node{"required": true, "schema": node{"type": "string"}, "description": "Bearer"},
-	"Location":         node{"schema": node{"type": "string"}, "description": "Path of what was created"},
+	headerComplete: node{"required": true, "schema": node{"type": "string", "enum": []string{"true", "false"}},
+		"description": "Whether these are all results that there will be"},
+	"Link": node{"schema": node{"type": "string"},
+		"description": "Of refusals of requests at bulk urgency, and of batches of which items were refused for now: where work is taken that can wait"},
+	"Location": node{"schema": node{"type": "string"}, "description": "Path of what was created"},
 }
 
 func headersOf(r *Route, status int) node {
@@ -311,7 +324,10 @@ func headersOf(r *Route, status int) node {
 		if r.Op.Info().PerKey || r.Op == kms.OpCreateKey {
 			names = append(names, headerProtection)
 		}
-		if status == http.StatusCreated {
+		if r.Lines {
+			names = append(names, headerComplete)
+		}
+		if status == http.StatusCreated || status == http.StatusAccepted {
 			names = append(names, "Location")
 		}
 		if r.changes() && status == r.Success {
@@ -328,6 +344,9 @@ func headersOf(r *Route, status int) node {
 	}
 	if reasoned(status) && !r.Public {
 		names = append(names, headerWaitReason, headerDecision)
+	}
+	if refusedForNow(status) && !r.Public || r.Op == kms.OpBatch && status == r.Success {
+		names = append(names, "Link")
 	}
 	headers := node{}
 	for _, name := range names {

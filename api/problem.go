@@ -128,6 +128,7 @@ func problemOf(err error) (p Problem, retryAfter time.Duration) {
 func (s *Server) fail(x *exchange, err error) {
 	p, retryAfter := s.problem(x, err)
 	h := x.Header()
+	sayBulk(x, &p)
 	if len(p.Reasons) > 0 && reasoned(p.Status) {
 		s.describeTime(x)
 	}

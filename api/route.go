@@ -27,6 +27,7 @@ const (
 	ObjectSecret     Object = "secret"
 	ObjectPath       Object = "path" // all that is left
 	ObjectRoute      Object = "route"
+	ObjectJob        Object = "job"
 )
 
 // Route is one thing that can be called. Values come from Routes and must not
@@ -53,6 +54,10 @@ type Route struct {
 	// Stream tells that the answer is a stream of events, whose data is the
 	// Response.
 	Stream bool
+	// Body is the content type of a body that is not JSON; "": it is.
+	Body string
+	// Lines tells that the answer is lines of JSON, each of which is a Response.
+	Lines bool
 	// Vault is set for the routes of the facade for Vault's clients, which have
 	// another language than the rest: see vaultRoutes.
 	Vault *vaultRoute
@@ -66,7 +71,9 @@ type Route struct {
 	shape *shape
 	// item answers a body that is no request of its own, but an item of a
 	// batch; nil: it cannot be one.
-	item  func(c *call, body []byte) (*buffer, error)
+	item func(c *call, body []byte) (*buffer, error)
+	// valid tells what is wrong with such a body before it is answered.
+	valid func(body []byte) error
 	serve func(*call) (*buffer, error)
 }
 
@@ -100,6 +107,10 @@ func define[Req, Resp any](r Route, handle func(*call, *Req) (*Resp, error)) Rou
 		}
 		body.release()
 		return c.answer(handle(c, &in))
+	}
+	r.valid = func(body []byte) error {
+		var in Req
+		return decode(body, r.shape, &in)
 	}
 	r.item = func(c *call, body []byte) (*buffer, error) {
 		var in Req
@@ -151,7 +162,7 @@ func Routes() []Route {
 	for _, group := range [][]Route{
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		secretRoutes(), secretValueRoutes(), providerRoutes(),
-		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(), batchRoutes(),
+		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(), batchRoutes(), jobRoutes(),
 		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
 		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),
 		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(),

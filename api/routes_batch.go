@@ -86,6 +86,9 @@ func serveBatch(c *call) (*buffer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(run, func(i kms.BatchItem) bool { return i.Err != nil && refusedForNow(ProblemStatus(kms.KindOf(i.Err))) }) {
+		c.Header().Set("Link", jobLink)
+	}
 	return b.write(run), nil
 }
 
@@ -94,36 +97,44 @@ var noRequest = &http.Request{}
 
 // open makes an item the call of its own route.
 func (b *batch) open(item *batchItem, text itemText, run *kms.BatchItem) {
+	b.server.openItem(b.context, item, text, run)
+	run.Do = func(ctx context.Context) error {
+		return b.server.runItem(ctx, item, b.body.bytes, &b.answered, maxBatchAnswer)
+	}
+}
+
+// openItem makes an item the call of its own route, all but what is to be done.
+func (s *Server) openItem(ctx context.Context, item *batchItem, text itemText, run *kms.BatchItem) {
 	item.itemText = text
 	x := &item.exchange
-	x.context, x.route = b.context, b.server.items[text.op]
-	item.call = call{exchange: x, service: b.service, server: b.server, request: noRequest, media: contentJSON}
+	x.context, x.route = ctx, s.items[text.op]
+	item.call = call{exchange: x, service: s.service, server: s, request: noRequest, media: contentJSON}
 	run.Ticket, run.Op = &x.ticket, kms.OpBatch
 	if x.route != nil {
 		run.Op = x.route.Op
 	}
-	run.Do = func(ctx context.Context) error { return b.do(ctx, item) }
 }
 
-// do runs an item through its route.
-func (b *batch) do(ctx context.Context, item *batchItem) (err error) {
+// runItem runs an item, which stands in text, through its route, unless more than
+// most bytes were answered before.
+func (s *Server) runItem(ctx context.Context, item *batchItem, text []byte, answered *atomic.Int64, most int64) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
 		}
 	}()
-	if err := item.check(b.server); err != nil {
+	if err := item.check(s); err != nil {
 		return err
 	}
-	if b.answered.Load() > maxBatchAnswer {
-		return kms.Errorf(kms.KindTooLarge, "the results of the batch are longer than %d bytes before this item", maxBatchAnswer)
+	if answered.Load() > most {
+		return kms.Errorf(kms.KindTooLarge, "the results of the batch are longer than %d bytes before this item", most)
 	}
 	c := &item.call
 	c.context, c.itemKey = ctx, item.key
-	if item.answer, err = c.route.item(c, item.body(b.body.bytes)); err != nil {
+	if item.answer, err = c.route.item(c, item.body(text)); err != nil {
 		return err
 	}
-	b.answered.Add(int64(len(item.answer.bytes)))
+	answered.Add(int64(len(item.answer.bytes)))
 	return nil
 }
 

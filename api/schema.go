@@ -111,6 +111,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.TargetCause]():        values(kms.CauseEndpoint, kms.CauseLatency, kms.CauseProbe, kms.CauseRateLimit, kms.CauseKey),
 	reflect.TypeFor[kms.ProviderKeyState]():   values(kms.KeyOK, kms.KeyRefused, kms.KeyInvalid, kms.KeyExhausted),
 	reflect.TypeFor[kms.RouteReason]():        values(kms.RouteReasons()...),
+	reflect.TypeFor[JobState]():               jobStates(),
 	reflect.TypeFor[kms.FetchStatus]():        values(kms.FetchStatuses()...),
 	reflect.TypeFor[kms.Phase]():              values(kms.PhaseIntent, kms.PhaseOutcome),
 	reflect.TypeFor[kms.Granularity]():        values(kms.Granularities()...),

@@ -18,6 +18,7 @@ type JobIntake struct {
 	digest  hash.Hash
 	lines   [][]byte
 	size    int
+	dry     bool // nothing is stored
 }
 
 // BeginJob begins to take in a job's items; retain is how long it is kept after
@@ -35,6 +36,9 @@ func (s *Service) BeginJob(ctx context.Context, t *Ticket, retain time.Duration)
 	j := &Job{ID: newID(), Tenant: t.By.Tenant.ID, Project: t.By.Project, Credential: t.By.Credential, State: JobReceiving, Created: now,
 		Retain: retain, Expires: now.Add(2 * JobReceiveTime), Due: now, Revision: 1}
 	t.Resource = j.ID.String()
+	if t.DryRun {
+		return &JobIntake{service: s, job: j, box: new(jobBox), digest: sha256.New(), dry: true}, nil
+	}
 	box, err := s.newJobBox(ctx, t.By.Tenant, j)
 	if err != nil {
 		return nil, err
@@ -77,6 +81,10 @@ func (i *JobIntake) Add(ctx context.Context, line []byte) error {
 // flush stores the items that are held as a chunk.
 func (i *JobIntake) flush(ctx context.Context) error {
 	j, s := i.job, i.service
+	if i.dry {
+		i.wipe()
+		return nil
+	}
 	c := &JobChunk{Tenant: j.Tenant, Job: j.ID, Number: j.Chunks, ID: newID(), First: j.Items - int64(len(i.lines)), Items: len(i.lines),
 		State: ChunkQueued, Pending: len(i.lines), Due: s.clock(), Revision: 1}
 	var err error
@@ -116,6 +124,9 @@ func (i *JobIntake) End(ctx context.Context) ([32]byte, error) {
 func (i *JobIntake) Abandon(ctx context.Context) {
 	i.wipe()
 	i.box.close()
+	if i.dry {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if err := i.service.jobs.DeleteJob(ctx, i.job.Tenant, i.job.ID, true); err != nil {
@@ -137,7 +148,7 @@ func (s *Service) SubmitJob(ctx context.Context, t *Ticket, i *JobIntake) (*JobS
 			j.State, j.Submitted, j.Expires, j.Revision = JobRunning, now, now.Add(JobLifetime), j.Revision+1
 			return concurrently(s.jobs.UpdateJob(ctx, j))
 		}})
-	if err != nil {
+	if err != nil || t.DryRun {
 		return nil, err
 	}
 	s.wakeJobs()
@@ -354,6 +365,23 @@ func (s *Service) CancelJob(ctx context.Context, t *Ticket, ref string) (status 
 		return nil, false, err
 	}
 	return status, deleted, nil
+}
+
+// ReplayCancelJob is Replay for CancelJob: it returns the job as it is now, nil
+// when it is deleted.
+func (s *Service) ReplayCancelJob(ctx context.Context, t *Ticket, ref string) (id uuid.UUID, status *JobStatus, err error) {
+	err = s.replayOther(ctx, t, OpCancelJob, always, func(t *Ticket) error {
+		id, _ = parseRef(ref)
+		j, err := s.job(ctx, t, ref)
+		if err != nil && KindOf(err) == KindNotFound {
+			return nil
+		}
+		if err == nil {
+			status, err = s.jobStatus(ctx, j)
+		}
+		return err
+	})
+	return id, status, err
 }
 
 // endJob stores a final state.

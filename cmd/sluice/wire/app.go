@@ -169,7 +169,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store, Records: a.Store,
 		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine, Capacity: sales,
-		Webhooks: a.Store, Deliveries: a.Store, Addresses: a.addresses,
+		Webhooks: a.Store, Deliveries: a.Store, Addresses: a.addresses, Jobs: a.Store,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
@@ -279,7 +279,8 @@ func hundredths(steps quota.Steps) []uint32 {
 	return list
 }
 
-// API returns the handler of the REST API.
+// API returns the handler of the REST API, and begins to run jobs, whose items
+// are its calls. It is called once.
 func (a *App) API(version string) (*api.Server, error) {
 	proxies, err := a.config.trustedProxies()
 	if err != nil {
@@ -289,10 +290,12 @@ func (a *App) API(version string) (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.New(api.Config{
+	server := api.New(api.Config{
 		Service: a.Service, Authenticator: a.Authenticator, Log: a.log, Clock: time.Now,
 		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Tracer: tracer, Ready: a.Ready, Version: version,
-	}), nil
+	})
+	a.startJobs(server)
+	return server, nil
 }
 
 // FirstCredential mints a credential outside of any request, for whoever sets
