@@ -7,6 +7,8 @@ import (
 	"iter"
 	"net/http"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -401,6 +403,16 @@ var calls = []struct {
 		"DELETE", "/v1/webhooks/id", ""},
 	{"TestWebhook", func(ctx context.Context, c *client.Client) (any, error) { return out(c.TestWebhook(ctx, "id")) },
 		"POST", "/v1/webhooks/id/test", ""},
+	{"SubmitJob", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.SubmitJob(ctx, client.JobItems(slices.Values([]client.BatchItem{{Op: "random", Input: map[string]int{"bytes": 8}}, {Op: "sign", Key: "k"}})),
+			&client.SubmitJobOptions{Retain: 72 * time.Hour}))
+	}, "POST", "/v1/jobs?retain_hours=72", `{"op":"random","bytes":8}` + "\n" + `{"op":"sign","key":"k"}` + "\n"},
+	{"SubmitJob of lines", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.SubmitJob(ctx, strings.NewReader("lines"), nil))
+	}, "POST", "/v1/jobs", "lines"},
+	{"GetJob", func(ctx context.Context, c *client.Client) (any, error) { return out(c.GetJob(ctx, "id")) }, "GET", "/v1/jobs/id", ""},
+	{"ListJobs", func(ctx context.Context, c *client.Client) (any, error) { return first(c.ListJobs(ctx)) }, "GET", "/v1/jobs", ""},
+	{"CancelJob", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CancelJob(ctx, "id")) }, "DELETE", "/v1/jobs/id", ""},
 	{"QuotaStandings", func(ctx context.Context, c *client.Client) (any, error) { return out(c.QuotaStandings(ctx, 0)) },
 		"GET", "/v1/quota/tenants", ""},
 	{"QuotaStandings, few", func(ctx context.Context, c *client.Client) (any, error) { return out(c.QuotaStandings(ctx, 7)) },
@@ -432,6 +444,8 @@ func TestEveryMethodSendsItsRequest(t *testing.T) {
 				wantType := "application/json"
 				if tc.body == "" {
 					wantType = ""
+				} else if strings.HasPrefix(tc.target, "/v1/jobs") {
+					wantType = "application/x-ndjson"
 				}
 				for name, want := range map[string]string{
 					"Authorization":      "Bearer " + testToken,

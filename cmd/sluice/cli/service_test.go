@@ -76,6 +76,18 @@ const route = `{"name":"chat","models":["gpt-5"],"primary":{"name":"one","provid
 const routeOrder = `{"generation":7,"targets":[{"target":"two","weight":70,"reasons":["healthy","stands_in"],"state":"healthy","since":"2026-01-02T03:04:05Z","endpoint":"healthy","breaker":"closed"},
 {"target":"one","weight":30,"reasons":["switching","half_open"],"state":"unhealthy","cause":"endpoint","since":"2026-01-02T03:04:05Z","endpoint":"unhealthy","breaker":"half-open","until":"2026-01-02T03:06:05Z","lease":3,"lease_until":"2026-01-02T03:07:05Z"}]`
 
+const jobFields = `"project":"default","credential":"01920000-0000-7000-8000-00000000000c","items":3,"failed":1,"bytes":120,"credits":2.5,"items_per_second":1500,"created_at":"2026-01-02T03:04:05Z","expires_at":"2026-01-09T03:04:05Z"`
+
+const (
+	jobPath    = "/v1/jobs/01920000-0000-7000-8000-000000000030"
+	jobRunning = `{"id":"01920000-0000-7000-8000-000000000030","state":"WAITING","waits_for":"TENANT_RATE","waits_until":"2026-01-02T03:05:05Z","done":2,` + jobFields
+	jobDone    = `{"id":"01920000-0000-7000-8000-000000000031","state":"DONE","done":3,"ended_at":"2026-01-02T03:06:05Z",` + jobFields
+	jobLines   = `{"index":0,"status":200,"result":{"n":1},"cost":1,"request_id":"r-0"}
+{"index":1,"status":404,"problem":{"status":404,"code":"not_found"},"cost":0,"request_id":"r-1"}
+{"index":2,"status":200,"result":{"n":3},"cost":1,"request_id":"r-2"}
+`
+)
+
 const webhook = `{"id":"01920000-0000-7000-8000-000000000010","url":"https://hooks.example.com/sluice","types":["quota.day_soft_limit"],"state":"ACTIVE","created_at":"2026-01-02T03:04:05Z","failing_since":"2026-01-03T03:04:05Z","revision":1`
 
 const approvalID = "01920000-0000-7000-8000-00000000000f"
@@ -227,6 +239,19 @@ var answers = map[string]string{
 	"DELETE /v1/webhooks/01920000-0000-7000-8000-000000000010":    `{"id":"01920000-0000-7000-8000-000000000010",` + charge + `}`,
 	"POST /v1/webhooks/01920000-0000-7000-8000-000000000010/test": `{"event_id":"01920000-0000-7000-8000-000000000011",` + charge + `}`,
 	"GET /v1/quota/tenants?page_size=50":                          `{"tenants":[{"tenant":"01920000-0000-7000-8000-00000000000d","tier":"gold","near_permille":912,"debt":100,"drawn":2.5,"day_lowered":true,"admitted":90,"refused":10,"retry_permille":250}],"total":3,` + charge + `}`,
+
+	"POST /v1/jobs?retain_hours=24":                                    jobRunning + `,` + charge + `}`,
+	"POST /v1/jobs?retain_hours=72":                                    jobDone + `,` + charge + `}`,
+	"GET /v1/jobs":                                                     `{"jobs":[` + jobRunning + `},` + jobDone + `}],` + charge + `}`,
+	"GET " + jobPath:                                                   jobRunning + `,` + charge + `}`,
+	"GET /v1/jobs/01920000-0000-7000-8000-000000000031":                jobDone + `,` + charge + `}`,
+	"GET " + jobPath + "/results":                                      jobLines[:strings.IndexByte(jobLines, 10)+1],
+	"GET /v1/jobs/01920000-0000-7000-8000-000000000031/results":        jobLines,
+	"GET /v1/jobs/01920000-0000-7000-8000-000000000031/results?from=2": jobLines[strings.LastIndex(jobLines, `{"index"`):],
+	"GET /v1/jobs/01920000-0000-7000-8000-000000000031/results?from=3": "",
+	"DELETE " + jobPath:                                                `{"id":"01920000-0000-7000-8000-000000000030","state":"CANCELLED",` + charge + `}`,
+	"DELETE /v1/jobs/01920000-0000-7000-8000-000000000031":             `{"id":"01920000-0000-7000-8000-000000000031","deleted":true,` + charge + `}`,
+
 	"GET /v1/requests/01920000-0000-7000-8000-000000000002/why": `{"request":"01920000-0000-7000-8000-000000000002","tenant":"01920000-0000-7000-8000-00000000000d","ended_at":"2026-01-02T03:04:05Z",
 "operation":"sign","key":"01920000-0000-7000-8000-00000000000a","outcome":"ok","summary":"it took 42.5 ms: 40.0 ms in the queue, mostly for SHARE, and 2.0 ms on hsm-1","reasons":[
 {"code":"SHARE","unit":"thousandths of a slot","limit":1500,"have":2000,"wait_ms":30,"share":0.75,"explanation":"all slots worked for requests whose turn was before\u001b[31m","advice":"send less at once"},
@@ -336,7 +361,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if target == "/v1/batch" {
 		answer, known = s.batch(body), true
 	}
-	if path, dry := strings.CutSuffix(target, "?dry_run=true"); dry {
+	if path, dry := strings.CutSuffix(strings.Replace(target, "?dry_run=true&", "?", 1), "?dry_run=true"); dry || path != target {
 		if _, known = answers[r.Method+" "+path]; known {
 			answer = `{"dry_run":true,"cost":12.5,"request_id":"01920000-0000-7000-8000-000000000001","protection":"HSM"}`
 		}
@@ -346,6 +371,9 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if strings.Contains(target, "/results") {
+		w.Header().Set("Sluice-Results-Complete", fmt.Sprint(!strings.HasPrefix(target, jobPath)))
+	}
 	io.WriteString(w, answer)
 }
 

@@ -34,6 +34,7 @@ var verbs = []string{
 	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm cold", "hsm drain", "hsm enable", "hsm map",
 	"hsm self-test", "hsm standby", "hsm status",
+	"job cancel", "job get", "job list", "job results", "job submit", "job watch",
 	"key alias delete", "key alias list", "key alias set",
 	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key import", "key import-parameters", "key list", "key rotate", "key rotation",
 	"key schedule-deletion", "key update",
@@ -46,7 +47,7 @@ var verbs = []string{
 }
 
 // readers are the verbs on keys that neither use one nor change anything.
-var readers = []string{"key alias list", "key get", "key import-parameters", "key list", "public"}
+var readers = []string{"job get", "job list", "job results", "job watch", "key alias list", "key get", "key import-parameters", "key list", "public"}
 
 func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
