@@ -388,7 +388,7 @@ func FuzzRequestBody(f *testing.F) {
 		f.Add(uint8(i), []byte(`{}`))
 		f.Add(uint8(i), []byte(`{"plaintext":"`+canary+`"}`))
 	}
-	objects := strings.NewReplacer("{key}", "missing", "{tenant}", "acme", "{credential}", "11111111-1111-4111-8111-111111111111", "{version}", "1", "{alias}", "an-alias", "{approval}", "11111111-1111-4111-8111-111111111111", "{node}", "node-1", "{policy}", "1", "{webhook}", "11111111-1111-4111-8111-111111111111", "{secret}", "11111111-1111-4111-8111-111111111111", "{route}", "missing")
+	objects := strings.NewReplacer("{key}", "missing", "{tenant}", "acme", "{credential}", "11111111-1111-4111-8111-111111111111", "{version}", "1", "{alias}", "an-alias", "{approval}", "11111111-1111-4111-8111-111111111111", "{node}", "node-1", "{policy}", "1", "{webhook}", "11111111-1111-4111-8111-111111111111", "{secret}", "11111111-1111-4111-8111-111111111111", "{route}", "missing", "{job}", "11111111-1111-4111-8111-111111111111")
 	f.Fuzz(func(t *testing.T, route uint8, body []byte) {
 		r := bodies[int(route)%len(bodies)]
 		request := httptest.NewRequest(r.Method, objects.Replace(r.Path), bytes.NewReader(body))

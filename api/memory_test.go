@@ -38,6 +38,7 @@ type memory struct {
 	queued      []kms.Delivery
 	book        secretBook
 	paths       routeBook
+	work        jobBook
 	published   []kms.Event
 	engine      wire.PolicyEngine
 
@@ -78,7 +79,7 @@ func newMemory(t testing.TB) *memory {
 		t.Fatal(err)
 	}
 	return &memory{
-		engine: engine, book: newSecretBook(), paths: newRouteBook(),
+		engine: engine, book: newSecretBook(), paths: newRouteBook(), work: newJobBook(),
 		keys: map[uuid.UUID]*kms.Key{}, aliases: map[alias]uuid.UUID{}, claims: map[kms.IdempotencyKey]*claim{},
 		tenants:  map[uuid.UUID]*kms.Tenant{},
 		projects: map[uuid.UUID][]*kms.Project{}, credentials: map[uuid.UUID]*kms.Credential{},

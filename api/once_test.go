@@ -106,6 +106,11 @@ func (w *world) doable() map[string]func() request {
 			w.must(200, "POST", one+"/versions/1/disable", w.acme.token, "")
 			return post(one+"/versions/1/restore", "")
 		},
+		"create-job": func() request { return post("/v1/jobs", samples["create-job"]) },
+		"cancel-job": func() request {
+			id := w.must(202, "POST", "/v1/jobs", w.acme.token, samples["create-job"]).text("id")
+			return request{method: "DELETE", path: "/v1/jobs/" + id, token: w.acme.token}
+		},
 		"put-route": func() request {
 			return request{"PUT", "/v1/routes/" + unique(), w.acme.token, samples["put-route"]}
 		},

@@ -63,6 +63,7 @@ var samples = map[string]string{
 	"destroy-secret-version":       `{"days":7}`,
 	"restore-secret-version":       ``,
 	"set-secret-grants":            `{"credentials":[]}`,
+	"create-job":                   `{"op":"random","bytes":1}` + "\n",
 	"put-route":                    `{"models":["sample"],"primary":{"name":"one","provider":"openai","base_url":"https://93.184.215.14/v1","region":"eu","secret":"sample/path"}}`,
 	"report-route":                 `{"generation":1,"items":[{"target":"one","model":"sample","version":1,"ok":1}]}`,
 	"fetch-secrets":                `{"items":[{"path":"sample/path","have_revision":1}]}`,
@@ -105,6 +106,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectSecret:     {secret},
 		api.ObjectPath:       {name, name + "/"},
 		api.ObjectRoute:      {name},
+		api.ObjectJob:        {w.must(202, "POST", "/v1/jobs", of.token, samples["create-job"]).text("id")},
 		api.ObjectApproval:   {credential},         // operators' only
 		api.ObjectNode:       {"node-1"},           // the same
 		api.ObjectPolicy:     {"4711471147114711"}, // the same
@@ -122,6 +124,7 @@ var missing = map[api.Object][]string{
 	api.ObjectSecret:     {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectPath:       {"shared-nobody", "shared-nobody/", "shared-nobody/deeper"},
 	api.ObjectRoute:      {"shared-nobody", "another-nobody"},
+	api.ObjectJob:        {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectNode:       {"node-9"},
 	api.ObjectRequest:    {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
@@ -223,7 +226,7 @@ func TestListsShowTheOwnTenantOnly(t *testing.T) {
 	w := newWorld(t)
 	foreign := w.objectsOf(w.rival)
 	w.objectsOf(w.acme)
-	for _, path := range []string{"/v1/keys", "/v1/aliases", "/v1/credentials", "/v1/projects", "/v1/webhooks", "/v1/secrets", "/v1/routes"} {
+	for _, path := range []string{"/v1/keys", "/v1/aliases", "/v1/credentials", "/v1/projects", "/v1/webhooks", "/v1/secrets", "/v1/routes", "/v1/jobs"} {
 		a := w.must(200, "GET", path, w.acme.token, "")
 		for kind, references := range foreign {
 			if kind == api.ObjectVersion {

@@ -72,6 +72,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
+// Lines of JSON are a text to the document.
+func init() { openapi3filter.RegisterBodyDecoder(linesType, openapi3filter.PlainBodyDecoder) }
+
 // newWorld starts a server on the ports in memory. changes may alter its
 // configuration.
 func newWorld(t testing.TB, changes ...func(*api.Config)) *world {
@@ -93,6 +96,14 @@ func newWorldScheduled(t testing.TB, scheduler kms.Scheduler, changes ...func(*a
 
 func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, changes ...func(*api.Config)) *world {
 	t.Helper()
+	return newWorldServing(t, func(c *kms.Config) { c.Scheduler, c.TwoOperators = scheduler, twoOperators },
+		func(kms.Config, *kms.Service, *api.Server) {}, changes...)
+}
+
+// newWorldServing is newWorld with a service that serving may alter; made is given
+// what was made of that.
+func newWorldServing(t testing.TB, serving func(*kms.Config), made func(kms.Config, *kms.Service, *api.Server), changes ...func(*api.Config)) *world {
+	t.Helper()
 	m := newMemory(t)
 	clock := time.Now
 	system, secrets, err := kms.Bootstrap(context.Background(), kms.BootstrapConfig{
@@ -109,22 +120,26 @@ func newWorldWith(t testing.TB, scheduler kms.Scheduler, twoOperators bool, chan
 	}
 	w := &world{t: t, logs: &lockedBuffer{}, operator: operator, memory: m, metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	c := kms.Config{
+		Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m, Records: m, Queues: m,
+		Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses,
+		RootRotation: rootRotation, BackupRetention: backupRetention, Jobs: m,
+		SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Routes: m, Probes: m, RouteHealth: provider.Health{}, KeyTrials: m,
+		Quota: m, Accounts: m, Scheduler: atOnce{}, Device: device{m}, Journal: m,
+		Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
+	}
+	serving(&c)
 	config := api.Config{
-		Service: kms.NewService(kms.Config{
-			Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m, Records: m, Queues: m,
-			Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses,
-			TwoOperators: twoOperators, RootRotation: rootRotation, BackupRetention: backupRetention,
-			SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Routes: m, Probes: m, RouteHealth: provider.Health{}, KeyTrials: m,
-			Quota: m, Accounts: m, Scheduler: scheduler, Device: device{m}, Journal: m,
-			Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
-		}),
+		Service:       kms.NewService(c),
 		Authenticator: kms.NewAuthenticator(m, m, secrets.Pepper, clock),
 		Log:           log, Clock: clock, Registerer: w.metrics, Version: "test",
 	}
 	for _, change := range changes {
 		change(&config)
 	}
-	w.start(api.New(config).Handler(), log)
+	server := api.New(config)
+	made(c, config.Service, server)
+	w.start(server.Handler(), log)
 	return w
 }
 
@@ -242,7 +257,9 @@ func (w *world) must(status int, method, path, token, body string, header ...str
 func (w *world) exchange(valid bool, method, path, token, body string, header ...string) *answer {
 	w.t.Helper()
 	h := http.Header{}
-	if body != "" {
+	if route, _ := matchRoute(method, path); route != nil && route.Body != "" {
+		h.Set("Content-Type", route.Body)
+	} else if body != "" {
 		h.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(header); i += 2 {
@@ -289,7 +306,7 @@ func (w *world) raw(method, path, token string, body io.Reader, header http.Head
 	if a.body, err = io.ReadAll(response.Body); err != nil {
 		w.t.Fatal(err)
 	}
-	if len(a.body) > 0 && a.body[0] == '{' {
+	if len(a.body) > 0 && a.body[0] == '{' && a.header.Get("Content-Type") != linesType {
 		if err := json.Unmarshal(a.body, &a.fields); err != nil {
 			w.t.Fatalf("%v in %s", err, a.body)
 		}
