@@ -158,7 +158,7 @@ func TestDocumentedRangesAreKept(t *testing.T) {
 func TestQueriesTakeNoSecret(t *testing.T) {
 	harmless := []string{"page_size", "page_token", "project", "version", "dry_run",
 		"from", "to", "operation", "key", "credential", "outcome", "request", "component", "api_node", "order", "after", // ids and names
-		"granularity", "by", "algorithm", "reason", "day", "month", "prefix", "from_revision", "list", "activecode", "sealedcode", "model"}
+		"granularity", "by", "algorithm", "reason", "day", "month", "prefix", "from_revision", "list", "activecode", "sealedcode", "model", "retain_hours"}
 	for _, r := range api.Routes() {
 		for _, p := range r.Query {
 			if !slices.Contains(harmless, p.Name) {

@@ -279,6 +279,10 @@ func jobResults(r Route) Route {
 // sendResults streams results. An error comes too late to be told: the answer is
 // cut off.
 func (c *call) sendResults(results *kms.JobResults) error {
+	lines, err := results.Next(c.context)
+	if err != nil {
+		return err // it can be told still
+	}
 	control := http.NewResponseController(c.ResponseWriter)
 	h := c.Header()
 	h.Set("Content-Type", contentLines)
@@ -286,15 +290,7 @@ func (c *call) sendResults(results *kms.JobResults) error {
 	c.server.describeCharge(c.exchange)
 	c.streamed = true
 	c.WriteHeader(http.StatusOK)
-	for {
-		lines, err := results.Next(c.context)
-		if err != nil {
-			c.server.log.LogAttrs(c.context, slog.LevelWarn, "reading results of a job failed", slog.String("request_id", c.ticket.RequestID.String()), slog.Any("error", err))
-			return err
-		}
-		if len(lines) == 0 {
-			return nil
-		}
+	for len(lines) > 0 {
 		text := append(bytes.Join(lines, []byte{'\n'}), '\n')
 		_ = control.SetWriteDeadline(time.Now().Add(linesTimeout))
 		_, err = c.ResponseWriter.Write(text)
@@ -305,7 +301,12 @@ func (c *call) sendResults(results *kms.JobResults) error {
 		if err != nil {
 			return err
 		}
+		if lines, err = results.Next(c.context); err != nil {
+			c.server.log.LogAttrs(c.context, slog.LevelWarn, "reading results of a job failed", slog.String("request_id", c.ticket.RequestID.String()), slog.Any("error", err))
+			return err
+		}
 	}
+	return nil
 }
 
 // sayBulk points who was refused with bulk work to jobs.

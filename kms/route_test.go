@@ -107,7 +107,7 @@ func newStageFor(t *testing.T, twoOperators bool) *stage {
 	}
 	s.svc = kms.NewService(kms.Config{
 		Tenants: stageTenants{stage: s}, Credentials: stageCredentials{stage: s}, Deletions: stageDeletions{s}, Approvals: s.approvals,
-		Secrets: noSecrets{}, Routes: noRoutes{}, Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records, Trail: s.trail, ReadEntry: s.trail.read,
+		Secrets: noSecrets{}, Routes: noRoutes{}, Jobs: noJobs{}, Policies: s.policies, PolicyEngine: s.engine, Capacity: &s.sales, Records: s.records, Trail: s.trail, ReadEntry: s.trail.read,
 		TwoOperators: twoOperators, RootRotation: stageRotation, BackupRetention: stageRetention,
 		Keys: stageKeys{s}, Quota: s, Scheduler: stageScheduler{s}, Device: stageDevice{stage: s}, Journal: s, Observer: s, Lifecycle: stageLifecycle{stage: s}, CredentialUses: stageUses{},
 		Pepper: pepper, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -144,6 +144,13 @@ type noSecrets struct{ kms.ProviderSecrets }
 
 func (noSecrets) FollowSecrets(func(uuid.UUID)) {}
 func (noSecrets) ListSecrets(context.Context, uuid.UUID, string, kms.Page) ([]*kms.ProviderSecret, string, error) {
+	return nil, "", nil
+}
+
+// noJobs is a store without jobs.
+type noJobs struct{ kms.Jobs }
+
+func (noJobs) ListJobs(context.Context, uuid.UUID, uuid.UUID, kms.Page) ([]*kms.Job, string, error) {
 	return nil, "", nil
 }
 

@@ -142,6 +142,10 @@ func TestNoSinkOfTheServiceHoldsASecret(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
+	job := submitJob(t, s, user, strings.NewReader(`{"op":"encrypt","key":"user","plaintext":"`+base64.StdEncoding.EncodeToString([]byte(canary))+`"}`+"\n"+
+		`{"op":"decrypt","key":"user","ciphertext":"`+base64.StdEncoding.EncodeToString(
+		v.make(t, user, "/v1/keys/user/encrypt", object{"plaintext": []byte(canary)}).Ciphertext)+`"}`+"\n"))
+	awaitJob(t, s, user, job, "DONE")
 	stranger := strings.Replace(user, "slk_", "slk-", 1)
 	for _, r := range api.Routes() {
 		path := strings.NewReplacer("{key}", "user", "{tenant}", "canaries", "{version}", "1").Replace(r.Path)

@@ -191,6 +191,10 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpPutRoute: {intent: kms.Entry{Tenant: demo.ID, Resource: "never-put"}},
 		// One that is gone was deleted, by whomever.
 		kms.OpDeleteRoute: {intent: kms.Entry{Tenant: demo.ID, Resource: "never-put", Revision: 1}, outcome: kms.OutcomeFoundDone},
+		kms.OpCreateJob:   {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String()}},
+		// Of one that is gone nobody knows whether it was cancelled before.
+		kms.OpCancelJob: {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String(), Revision: 2}, outcome: kms.OutcomeFoundUnknown},
+		kms.OpDeleteJob: {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String(), Revision: 3}, outcome: kms.OutcomeFoundDone},
 		// Some of the credentials may have been changed.
 		kms.OpSetSecretGrants: {intent: onSecret, outcome: kms.OutcomeFoundUnknown},
 	} {
