@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/sluice-kms/sluice/kms"
@@ -15,6 +16,9 @@ import (
 // maxChunkAnswer bounds the bytes of the results of a job's chunk, as
 // maxBatchAnswer does those of a batch, far below what is stored of one.
 const maxChunkAnswer = maxBatchAnswer
+
+// politely is how many items are read before others have their turn.
+const politely = 16
 
 // ofItems: one level below that of a batch's items, and the members of one.
 var ofItems = structure{depth: ordinary.depth + 1, elements: 64}
@@ -77,6 +81,9 @@ func (s *Server) JobCalls(ctx context.Context, _ *kms.Ticket, lines [][]byte) km
 		}
 		item := &j.items[i]
 		s.openItem(ctx, item, text, &j.run[i])
+		if i%politely == politely-1 {
+			runtime.Gosched() // it takes a while, and somebody may wait
+		}
 		j.run[i].Do = func(ctx context.Context) error { return s.runItem(ctx, item, line, &j.answered, maxChunkAnswer) }
 	}
 	return j

@@ -112,14 +112,14 @@ func TestAJobSurvivesDeathAtEveryStep(t *testing.T) {
 			id := w.submit(encryptLines(20))
 			g.left.Store(7)
 			deaths := m.arm(at, after)
-			first := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory})
+			first := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory, Parallel: 4})
 			over := w.overOr(deaths, g, id)
 			first.Close()
 			lived = lived || over
 			names[m.revive()] = true
 			g.left.Store(1 << 30)
 			// The next process is another runner on the same node.
-			next := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory})
+			next := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory, Parallel: 4})
 			w.await(id, "DONE")
 			next.Close()
 			w.exactlyOnce(id, 20)
@@ -234,14 +234,14 @@ func TestWhoLostTheLeaseRecordsNothing(t *testing.T) {
 	id := w.submit(encryptLines(5))
 	m := &thief{memory: w.memory}
 	service := w.serviceWith(func(c *kms.Config) { c.Jobs = m })
-	r := service.StartJobs(kms.JobConfig{Node: "api-slow", Items: w.server, Journal: w.memory})
+	r := service.StartJobs(kms.JobConfig{Node: "api-slow", Items: w.server, Journal: w.memory, Parallel: 4})
 	defer r.Close()
 	for end := time.Now().Add(30 * time.Second); !m.stolen(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nothing was computed")
 		}
 	}
-	r2 := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory})
+	r2 := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory, Parallel: 4})
 	defer r2.Close()
 	w.await(id, "DONE")
 	w.exactlyOnce(id, 5)

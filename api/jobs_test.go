@@ -59,7 +59,7 @@ func (w *workers) serviceWith(change func(*kms.Config)) *kms.Service {
 
 // start runs jobs until the test ends or stop is called.
 func (w *workers) start() (stop func()) {
-	r := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory})
+	r := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory, Parallel: 4})
 	stop = sync.OnceFunc(func() { r.Close() })
 	w.t.Cleanup(stop)
 	return stop
@@ -474,7 +474,7 @@ func TestAJobThatIsOverTimeEndsAndIsDeleted(t *testing.T) {
 	w.quotaFault = g
 	expect := func(state kms.JobState) {
 		t.Helper()
-		r := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory}) // it sweeps at its start
+		r := w.service.StartJobs(kms.JobConfig{Node: "api-1", Items: w.server, Journal: w.memory, Parallel: 4}) // it sweeps at its start
 		defer r.Close()
 		for end := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
 			j, err := w.Job(t.Context(), tenant, job)

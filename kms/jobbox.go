@@ -2,12 +2,14 @@ package kms
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/json" // which, unlike its second version, has a form for durations
 	"errors"
+	"io"
 	"uuid"
 )
 
@@ -135,26 +137,37 @@ func joinLines(lines [][]byte) []byte {
 	return text
 }
 
-// encodeEntries writes entries, one a line.
+// encodeEntries writes entries, one a line, and compresses them: they are much
+// alike, and nothing in them is secret.
 func encodeEntries(entries []*Entry) ([]byte, error) {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	for _, entry := range entries {
+	w, err := flate.NewWriter(&b, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	e := json.NewEncoder(w)
+	for i, entry := range entries {
 		if err := e.Encode(entry); err != nil {
 			return nil, err
 		}
+		polite(i)
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
 	}
 	return b.Bytes(), nil
 }
 
 func decodeEntries(text []byte) ([]*Entry, error) {
 	var entries []*Entry
-	for _, line := range splitLines(text) {
+	for d := json.NewDecoder(flate.NewReader(bytes.NewReader(text))); ; {
 		e := new(Entry)
-		if err := json.Unmarshal(line, e); err != nil {
+		switch err := d.Decode(e); {
+		case err == io.EOF:
+			return entries, nil
+		case err != nil:
 			return nil, errJobContent
 		}
 		entries = append(entries, e)
 	}
-	return entries, nil
 }

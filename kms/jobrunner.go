@@ -36,6 +36,8 @@ type JobConfig struct {
 	Node    string // this API node: that of the journal
 	Items   JobItems
 	Journal JobJournal
+	// Parallel is how many items are under way at once, 1 at least.
+	Parallel int
 }
 
 // JobRunner runs chunks of jobs on this API node. Each has one.
@@ -46,6 +48,8 @@ type JobRunner struct {
 	all     sync.WaitGroup
 	wake    chan struct{}
 	after   uuid.UUID // the tenant that was last served; the loop's
+	places  chan struct{}
+	storing sync.Mutex // held while results are sealed, stored and recorded: one chunk at a time
 
 	mu    sync.Mutex // guards the rest
 	hand  map[chunkName]bool
@@ -64,7 +68,7 @@ func nameOf(c *JobChunk) chunkName { return chunkName{JobID{c.Tenant, c.Job}, c.
 // StartJobs begins to run chunks of jobs; Close ends that.
 func (s *Service) StartJobs(c JobConfig) *JobRunner {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &JobRunner{service: s, config: c, stop: stop, wake: s.jobWake, hand: make(map[chunkName]bool), busy: make(map[uuid.UUID]int)}
+	r := &JobRunner{service: s, config: c, stop: stop, wake: s.jobWake, places: make(chan struct{}, max(c.Parallel, 1)), hand: make(map[chunkName]bool), busy: make(map[uuid.UUID]int)}
 	r.all.Go(func() { r.loop(ctx) })
 	r.all.Go(func() { r.sweeps(ctx) })
 	return r

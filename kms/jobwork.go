@@ -132,7 +132,7 @@ func (r *JobRunner) runChunk(ctx context.Context, j *Job, c *JobChunk, by *Princ
 	t := &Ticket{RequestID: c.ID, By: by, Received: s.clock(), Urgency: UrgencyBulk}
 	calls := r.config.Items.JobCalls(ctx, t, open)
 	defer calls.Release()
-	p := &jobPass{service: s, items: calls.Items()}
+	p := &jobPass{service: s, items: calls.Items(), places: r.places}
 	for i := range p.items {
 		p.open(t, j, places[i], &p.items[i])
 	}
@@ -149,10 +149,13 @@ func (r *JobRunner) runChunk(ctx context.Context, j *Job, c *JobChunk, by *Princ
 			if p.items[i].Err != nil {
 				c.Failed++
 			}
+			polite(place)
 		}
+		began := time.Now()
 		if err := r.settle(ctx, box, c, p, done, entries, results); err != nil {
 			return err
 		}
+		s.rest(ctx, time.Since(began))
 	} else {
 		r.putBack(ctx, c)
 	}
@@ -167,6 +170,8 @@ func (r *JobRunner) runChunk(ctx context.Context, j *Job, c *JobChunk, by *Princ
 // was charged; after that the chunk is finished by recover.
 func (r *JobRunner) settle(ctx context.Context, box *jobBox, c *JobChunk, p *jobPass, done []int, entries []*Entry, results [][]byte) error {
 	s := r.service
+	r.storing.Lock()
+	defer r.storing.Unlock()
 	for _, e := range entries {
 		e.Durable = true
 	}
@@ -198,6 +203,7 @@ func (r *JobRunner) settle(ctx context.Context, box *jobBox, c *JobChunk, p *job
 		if errs[n] != nil {
 			failed = errs[n]
 		}
+		polite(n)
 	}
 	if failed != nil {
 		return failed

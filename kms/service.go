@@ -43,6 +43,7 @@ type Service struct {
 
 	jobs    Jobs
 	jobWake chan struct{} // capacity 1
+	served  atomic.Int64  // when somebody was last served, jobs and bulk work aside, in Unix nanoseconds
 
 	batches    batchCrew
 	queues     Queues
@@ -225,6 +226,9 @@ func (s *Service) run(ctx context.Context, t *Ticket, k *task) error {
 	t.Op = k.op
 	t.Bytes = k.bytes
 	t.PolicyVersion = s.engine.PolicyVersion()
+	if t.Urgency != UrgencyBulk && k.op.Info().Family != "batch" {
+		s.served.Store(t.Received.UnixNano())
+	}
 	err := s.travel(ctx, t, k)
 	return s.close(ctx, t, err)
 }

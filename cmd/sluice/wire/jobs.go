@@ -11,9 +11,19 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
+// jobShare is the part of the tokens' slots that items of jobs take up at most: a
+// quarter, so that who waits finds one free.
+const jobShare = 4
+
 // startJobs begins to run chunks of jobs, whose items are calls of the API.
 func (a *App) startJobs(server *api.Server) {
-	runner := a.Service.StartJobs(kms.JobConfig{Node: a.config.Node, Items: server, Journal: ownJournal{a}})
+	slots := 0
+	for _, d := range a.config.HSM.Domains {
+		for _, t := range d.Tokens {
+			slots += t.Slots
+		}
+	}
+	runner := a.Service.StartJobs(kms.JobConfig{Node: a.config.Node, Items: server, Journal: ownJournal{a}, Parallel: slots / jobShare})
 	a.closes = append(a.closes, runner.Close)
 }
 
