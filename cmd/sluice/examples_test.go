@@ -168,6 +168,22 @@ func TestVaultFacadeDocumentIsRight(t *testing.T) {
 	}
 }
 
+// The document of jobs shows what its examples print.
+func TestJobsDocumentIsRight(t *testing.T) {
+	out := runExamples(t, "../../docs/jobs.md")
+	for what, want := range map[string]int{
+		": 3000 items\n": 1,
+		"100 %  3000 of 3000 items, 0 with a problem, 6000 credits, done\n": 1,
+		"State           DONE\n": 1,
+		"\n3000\n":               1,
+		"State  deleted":         1,
+	} {
+		if got := strings.Count(out, what); got != want {
+			t.Errorf("%q appears %d times, want %d, in\n%s", what, got, want, out)
+		}
+	}
+}
+
 // The document of routes shows what its examples print.
 func TestRoutesDocumentIsRight(t *testing.T) {
 	out := runExamples(t, "../../docs/routes.md")
