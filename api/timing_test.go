@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"uuid"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,6 +84,9 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 		job := ""
 		if slices.Contains(r.Objects(), api.ObjectJob) {
 			job = w.must(202, "POST", "/v1/jobs", of.token, samples["create-job"]).text("id")
+			for w.must(200, "GET", "/v1/jobs/"+job, of.token, "").text("state") != "DONE" {
+				<-time.After(time.Millisecond) // its items take steps as well
+			}
 		}
 		f := map[api.Object]string{
 			api.ObjectKey: key, api.ObjectVersion: "1", api.ObjectCredential: credential,
