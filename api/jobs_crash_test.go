@@ -278,3 +278,58 @@ func (m *thief) UpdateChunk(ctx context.Context, u *kms.ChunkUpdate) error {
 	}
 	return m.memory.UpdateChunk(ctx, u)
 }
+
+// A restored database does not know which chunks were done after it was saved.
+func TestJobsOfARestoredDatabaseAreStopped(t *testing.T) {
+	w := newWorkers(t)
+	id := w.submit(encryptLines(5))
+	if _, err := w.service.Redo(t.Context(), time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	if a := w.await(id, "STOPPED"); a.text("reason") != "restored" || a.fields["done"] != 0.0 {
+		t.Errorf("%s", a.body)
+	}
+}
+
+// Of a chunk that was computed under another journal nobody knows what was
+// recorded: it is not recorded again.
+func TestAChunkOfAnotherJournalIsLeftAlone(t *testing.T) {
+	w := newWorkers(t)
+	id := w.submit(encryptLines(5))
+	tenant, job := uuid.MustParse(w.acme.id), uuid.MustParse(id)
+	w.journalFault = kms.Errorf(kms.KindAuditUnavailable, "the disk is full")
+	stop := w.start()
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(time.Millisecond) {
+		c, err := w.Chunk(t.Context(), tenant, job, 0)
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if c.State == kms.ChunkComputed {
+			break
+		}
+	}
+	stop()
+	w.journalFault = nil
+	w.mu.Lock()
+	w.work.chunks[kms.JobID{Tenant: tenant, Job: job}][0].Position = 1 << 40
+	w.mu.Unlock()
+	stop = w.start()
+	w.await(w.submit(encryptLines(1)), "DONE") // it looks for its own chunks first
+	stop()
+	if got, err := w.Chunk(t.Context(), tenant, job, 0); err != nil || got.State != kms.ChunkComputed {
+		t.Errorf("%+v, %v", got, err)
+	}
+	w.mu.Lock()
+	for i := range w.entries {
+		if e := &w.entries[i]; e.Resource == id && e.Op == kms.OpEncrypt {
+			t.Errorf("it was recorded: %+v", e)
+		}
+	}
+	// Under its own journal it is finished.
+	w.work.chunks[kms.JobID{Tenant: tenant, Job: job}][0].Position = 1
+	w.mu.Unlock()
+	w.start()
+	w.await(id, "DONE")
+	w.exactlyOnce(id, 5)
+}

@@ -28,7 +28,7 @@ func jobStates() []string {
 type Job struct {
 	ID         uuid.UUID  `json:"id"`
 	State      JobState   `json:"state" doc:"WAITING: its items wait for what waits_for says. DONE, CANCELLED, STOPPED and EXPIRED are final"`
-	Reason     string     `json:"reason,omitzero" doc:"Why it was STOPPED: credential_revoked, credential_expired, tenant_suspended or tenant_deleted"`
+	Reason     string     `json:"reason,omitzero" doc:"Why it was STOPPED: credential_revoked, credential_expired, tenant_suspended, tenant_deleted, or restored: the database was"`
 	Project    string     `json:"project" doc:"That of the credential"`
 	Credential uuid.UUID  `json:"credential" doc:"Whose the items are, and the only one that reads the results"`
 	Items      int64      `json:"items"`

@@ -396,6 +396,30 @@ func (s *Service) endJob(ctx context.Context, j *Job, state JobState, reason str
 	return nil
 }
 
+// stopRestored stops the jobs of a database that was restored: which of their
+// chunks were done after it was saved nobody can say, and none may be done twice.
+func (s *Service) stopRestored(ctx context.Context) error {
+	// Every job expires at some time.
+	list, err := s.jobs.ExpiredJobs(ctx, s.clock().Add(JobLifetime+MaxJobRetain), maxRestoredJobs)
+	if err != nil {
+		return err
+	}
+	for _, id := range list {
+		j, err := s.jobs.Job(ctx, id.Tenant, id.Job)
+		if err == nil && j.State == JobRunning {
+			err = s.endJob(ctx, j, JobStopped, stoppedRestored)
+		}
+		if err != nil && KindOf(err) == KindStoreUnavailable {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxRestoredJobs bounds how many jobs a restore looks at: more than a database
+// holds, where a tenant has some.
+const maxRestoredJobs = 1 << 20
+
 // ReplayJob is Replay for an operation on a job: it returns the job as it is now,
 // nil when it is deleted.
 func (s *Service) ReplayJob(ctx context.Context, t *Ticket, op Op, ref string) (status *JobStatus, err error) {

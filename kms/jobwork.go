@@ -12,6 +12,7 @@ const (
 	stoppedExpired   = "credential_expired"
 	stoppedSuspended = "tenant_suspended"
 	stoppedDeleted   = "tenant_deleted"
+	stoppedRestored  = "restored"
 )
 
 // jobPrincipal returns whose calls the items of a job are, as of now: a
@@ -254,6 +255,10 @@ func (r *JobRunner) witness(ctx context.Context, tenant, job uuid.UUID, number i
 	j, err := s.jobs.Job(ctx, tenant, job)
 	if err != nil {
 		return err
+	}
+	if r.config.Journal.Position() < c.Position {
+		// It would be recorded a second time.
+		return Errorf(KindInternal, "the journal of this node is not the one that knows of the chunk")
 	}
 	owner, err := s.tenants.Tenant(ctx, tenant)
 	if err != nil {

@@ -102,6 +102,9 @@ func (s *Service) Redo(ctx context.Context, since time.Time, changes []*Entry) (
 			return done, err
 		}
 	}
+	if err := s.stopRestored(ctx); err != nil {
+		return done, err
+	}
 	return done, s.recordOwn(ctx, all, PhaseOutcome, nil)
 }
 
