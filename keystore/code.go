@@ -80,6 +80,7 @@ const (
 	codeSecretChange    = "secret_changes"
 	codeRoute           = "routes"
 	codeRouteHealth     = "route_health"
+	codeBaseline        = "credential_baselines"
 
 	codeAuthentication = "row_authentication"
 )
@@ -173,6 +174,9 @@ func (r *CredentialRecord) fields() fields {
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
 		f = f.bytes(s.Hash).number(uint64(s.PepperVersion)).time(s.Created).maybeTime(s.Expires)
+	}
+	if r.Guard != nil {
+		f = f.bytes(r.Guard)
 	}
 	return f
 }

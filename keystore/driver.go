@@ -47,6 +47,7 @@ type Driver interface {
 	ProviderSecretDriver
 	RouteDriver
 	ProbeDriver
+	BaselineDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -271,6 +272,14 @@ type ProbeDriver interface {
 	// DeleteEndpoints removes up to Limit that are not wanted after Now, and
 	// returns how many.
 	DeleteEndpoints(context.Context, DeleteEndpointsParams) (int, error)
+}
+
+// BaselineDriver is the part of Driver for what is usual of credentials.
+type BaselineDriver interface {
+	Baseline(context.Context, BaselineParams) (*BaselineRow, error)
+	// PutBaselines stores baselines together in place of those that there are;
+	// those of missing credentials are left out.
+	PutBaselines(context.Context, PutBaselinesParams) error
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

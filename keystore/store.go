@@ -57,6 +57,7 @@ const (
 	ObjectProviderSecret Object = "provider secret"
 	ObjectRoute          Object = "route"
 	ObjectRouteHealth    Object = "health of a route"
+	ObjectBaseline       Object = "baseline of a credential"
 	ObjectEndpoint       Object = "endpoint of a provider"
 	ObjectSystemSecret   Object = "system secret"
 	ObjectClaim          Object = "idempotency record"

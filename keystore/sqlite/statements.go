@@ -20,7 +20,7 @@ var (
 		auditEntriesOfRequest, auditEntriesOfAnyRequest, auditEntriesAt, anyAuditEntriesAt, selectUsage, selectUsageOfAll,
 		selectProviderSecret, selectProviderSecretID, listProviderSecrets, selectDueProviderSecrets,
 		selectSecretRevision, selectSecretChanges, selectSecretOutcomes,
-		selectRoute, listRoutes, selectRouteHealth, selectEndpoints,
+		selectRoute, listRoutes, selectRouteHealth, selectEndpoints, selectBaseline,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -34,7 +34,7 @@ var (
 		insertProviderSecret, updateProviderSecret, insertProviderVersion, deleteProviderVersion,
 		putSecretRevision, insertSecretChange, dropSecretChanges, deleteSecretChanges, addSecretOutcome, deleteSecretOutcomes,
 		insertRoute, updateRoute, deleteRoute, insertRouteHealth, updateRouteHealth, deleteRouteHealth,
-		wantEndpoints, claimEndpoints, endProbe, deleteEndpoints,
+		wantEndpoints, claimEndpoints, endProbe, deleteEndpoints, putBaseline,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

@@ -77,6 +77,9 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 		{Hash: hashOf(prefix + " new"), PepperVersion: 1, Created: start},
 		{Hash: hashOf(prefix + " old"), PepperVersion: 1, Created: start, Expires: start.Add(time.Minute)}}
 	must(e.CreateCredential(ctx, s.credential))
+	s.credential, err = e.UpdateCredential(ctx, s.tenant.ID, s.credential.ID, 1, kms.CredentialChange{Guard: sampleGuard()})
+	must(err)
+	must(e.PutBaselines(ctx, []kms.StoredBaseline{{Tenant: s.tenant.ID, Credential: s.credential.ID, Document: []byte(prefix)}}))
 	s.revoked = e.credential(t, s.tenant.ID, prefix+"-revoked")
 	now := start
 	_, err = e.UpdateCredential(ctx, s.tenant.ID, s.revoked.ID, 1, kms.CredentialChange{Revoked: &now})
@@ -388,6 +391,8 @@ func (s *scene) tamperings(other *scene) []tampering {
 			return err
 		}},
 	}
+	list = append(list, text("credential", map[string]any{"guard": nil})...)
+	list = append(list, text("credential", map[string]any{"guard": []byte(`{}`)})...)
 	list = append(list, text("node", map[string]any{"mode": "active", "changed": micro(time.Second), "revision": int64(2)})...)
 	list = append(list, text("webhook", map[string]any{"url": "https://attacker.example/", "types": `["node.down"]`, "secret": []byte("another"),
 		"state": "DISABLED", "created": micro(time.Second), "revision": int64(2)})...)
@@ -419,7 +424,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("name", map[string]any{"kind": keystore.KindName, "key_id": s.pending.ID[:]})...)
 	list = append(list, text("credential", map[string]any{
 		"project": kms.DefaultProject, "name": "renamed", "component": "other", "scopes": `["key:*","tenant:*"]`, "networks": `[]`,
-		"created": micro(time.Second), "expires": nil, "revoked": micro(0), "revision": int64(2)})...)
+		"created": micro(time.Second), "expires": nil, "revoked": micro(0), "revision": int64(3)})...)
 	list = append(list, text("secret", map[string]any{
 		"hash": make([]byte, 32), "pepper_version": int64(2), "created": micro(time.Second), "expires": micro(time.Hour)})...)
 	list = append(list, tampering{victim: "approval", column: "used", value: int64(1), also: map[string]any{"approved_by": other.tenant.ID[:]}})
@@ -460,6 +465,7 @@ var unauthenticated = map[string]string{
 	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
 	"endpoint_probes.*":        "can hold calls of a target back that nobody gets through to it; calls that do overrule it",
 	"route_health.*":           "TamperedHealthIsForgotten",
+	"credential_baselines.*":   "TamperedBaselinesAreForgotten",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",

@@ -3,6 +3,8 @@ package wire
 import (
 	"time"
 
+	"github.com/sluice-kms/sluice/abuse"
+	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/scheduler"
 	"github.com/sluice-kms/sluice/watch"
 )
@@ -24,9 +26,35 @@ const (
 type watched struct {
 	tenants *watch.Tenants
 	failing *watch.Failing
+	abuse   *abuse.Detector
+	hasher  abuse.Hasher
 }
 
-func newWatched() *watched { return &watched{tenants: new(watch.Tenants), failing: watch.NewFailing()} }
+func newWatched(d *abuse.Detector, h abuse.Hasher) *watched {
+	return &watched{tenants: new(watch.Tenants), failing: watch.NewFailing(), abuse: d, hasher: h}
+}
+
+// note counts a request that is over.
+func (w *watched) note(t *kms.Ticket, err error) {
+	w.tenants.Note(t, err)
+	w.failing.Note(t, err)
+	if o, ok := w.hasher.Of(t, err); ok {
+		w.abuse.Observe(&o)
+	}
+}
+
+// abuseRules are what follows of suspicious credentials of a tenant, by the
+// policy in force.
+func (a *App) abuseRules(tenant *kms.Tenant) kms.AbuseRules {
+	return a.Policies.Current().Policy().AbuseRules(tenant)
+}
+
+// startAbuseWatch begins to look for credentials that somebody else uses.
+func (a *App) startAbuseWatch() {
+	w := abuse.Start(abuse.WatcherConfig{Detector: a.Abuse, Baselines: a.Store, Flag: a.Service.FlagCredential,
+		Log: a.log, Clock: time.Now, Registerer: a.Metrics})
+	a.closes = append(a.closes, w.Close)
+}
 
 // startAlarms begins to look at what people should hear of, and reports it in
 // metrics.
