@@ -1,7 +1,9 @@
 package abuse
 
 import (
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 	"uuid"
 )
@@ -18,6 +20,7 @@ const (
 // Detector watches credentials. It is safe for concurrent use.
 type Detector struct {
 	perShard int
+	crowd    atomic.Uint32 // bits of the float32: see profile.judge; as of the last look
 	shards   [shards]shard
 }
 
@@ -110,19 +113,24 @@ func (s *shard) unlink(p *profile) {
 // before what is stored of it was merged.
 func (d *Detector) Look(now time.Time) (flags []Flag) {
 	at := now.UnixNano()
+	crowd := math.Float32frombits(d.crowd.Load())
+	var all, early uint32
 	for i := range d.shards {
 		s := &d.shards[i]
 		s.mu.Lock()
 		for p := s.newest; p != nil && p.last > at-2*half; p = p.older {
+			all += p.now.all.n + p.before.all.n
+			early += p.now.all.early + p.before.all.early
 			if !p.loaded {
 				continue
 			}
-			if f := p.judge(at); f != nil {
+			if f := p.judge(at, crowd); f != nil {
 				flags = append(flags, *f)
 			}
 		}
 		s.mu.Unlock()
 	}
+	d.crowd.Store(math.Float32bits(share(early, all)))
 	return flags
 }
 

@@ -1,6 +1,7 @@
 package abuse
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -13,6 +14,9 @@ import (
 	"github.com/sluice-kms/sluice/kms"
 )
 
+// trafficSeed draws another population and another week.
+var trafficSeed = flag.Uint64("traffic-seed", 7, "seed of the week of usual traffic")
+
 func names(f *Flag) string {
 	var list []string
 	for _, r := range f.Signals {
@@ -24,12 +28,9 @@ func names(f *Flag) string {
 // A day in which it is learnt what is usual, and a week: what is told of is
 // false, for nobody has stolen anything.
 func TestAWeekOfUsualTrafficRaisesAtMostOneAlertInAHundredCredentials(t *testing.T) {
-	credentials := 400
-	if testing.Short() {
-		credentials = 100
-	}
+	const credentials = 400
 	d := NewDetector(MaxCredentials)
-	actors := population(d, credentials, 7)
+	actors := population(d, credentials, *trafficSeed)
 	kinds := make(map[Credential]string)
 	for _, a := range actors {
 		kinds[a.id] = a.name
@@ -74,7 +75,7 @@ var thefts = []theft{
 	{"bulk decryption from another network, with the owner's software", 1200,
 		func(a *actor, s *sender, at time.Time, network uint32, _ Client) {
 			s.call(network, a.software(at), opDecrypt, 8)
-		}, []string{"server", "batch", "gateway"}},
+		}, []string{"server", "fleet", "batch", "gateway", "human", "mobile", "pipeline"}},
 	{"slow decryption from another network, with another tool", 40,
 		func(_ *actor, s *sender, _ time.Time, network uint32, client Client) {
 			s.call(network, client, opDecrypt, 8)

@@ -29,7 +29,7 @@
 //   - size: how many doublings lie between the mean size and the usual one
 //   - denials: the part of the calls that were denied
 //   - retries: the part that came before the Retry-After of the credential was
-//     over
+//     over, where that is well above the part of all credentials
 //
 // A measure is a signal when it is above a floor and well above its highest usual
 // value, so that a credential which is erratic by nature is not told of. The

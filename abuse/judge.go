@@ -64,11 +64,16 @@ const (
 	manyCalls = 100
 	// bulkCalls and bulkTimes are when calls from new networks are a gross signal
 	// by themselves: that many, and that much more than all calls ever were.
-	bulkCalls = 300
-	bulkTimes = 3
+	// floodTimes is the same where new networks are usual.
+	bulkCalls  = 300
+	bulkTimes  = 3
+	floodTimes = 5
 	// unlearntNetworks are so many networks in a minute that they are gross for a
 	// credential of which nothing is known: fleets begin with fewer.
 	unlearntNetworks = 40
+	// crowdTimes is how much more than all credentials together one has to come
+	// too early.
+	crowdTimes = 4
 	// grossShare is the part of calls from new networks with which many new
 	// networks are gross.
 	grossShare = 0.3
@@ -213,8 +218,10 @@ func (p *profile) measure(w *window, learnt bool) (m measures) {
 }
 
 // judge measures the window; it returns a flag when that is suspicious, and
-// otherwise notes the measures, which are usual once the half is over.
-func (p *profile) judge(now int64) *Flag {
+// otherwise notes the measures, which are usual once the half is over. crowd is
+// the part of the calls of all credentials that came too early: when the service
+// refuses many, careless clients retry, and nobody is a thief for it.
+func (p *profile) judge(now int64, crowd float32) *Flag {
 	p.turn(now)
 	w := p.window()
 	if w.all.n < fewCalls {
@@ -227,6 +234,9 @@ func (p *profile) judge(now int64) *Flag {
 			p.suspects[i] = max(p.suspects[i], v)
 		}
 		return nil
+	}
+	if m[retries] <= crowdTimes*crowd {
+		m[retries] = 0
 	}
 	signals, enough := p.signals(&w, &m, learnt)
 	if !enough {
@@ -304,7 +314,7 @@ func (p *profile) gross(i measure, w *window, v float32, learnt bool) bool {
 		}
 		bulk := float32(w.away)
 		return v >= r.gross && v > peak*r.grossTimes && share(w.away, w.all.n) >= grossShare ||
-			w.away >= bulkCalls && bulk > bulkTimes*p.base.busiest && v > peak*r.times+r.margin
+			w.away >= bulkCalls && (bulk > floodTimes*p.base.busiest || bulk > bulkTimes*p.base.busiest && v > peak*r.times+r.margin)
 	case denials:
 		return w.all.n >= manyCalls && v >= r.gross && v > peak*r.grossTimes
 	}

@@ -272,7 +272,10 @@ func population(d *Detector, n int, seed uint64) []*actor {
 				agent := pick(rng, agents)
 				minor := rng.IntN(5)
 				a.client, a.next = ClientOf(replace(agent, minor)), ClientOf(replace(agent, minor+rng.IntN(2)))
-				a.upgrade = monday.Add(time.Duration(24+rng.IntN(6*24)) * time.Hour)
+				if rng.IntN(50) == 0 { // other software altogether, once a year
+					a.next = ClientOf(replace(pick(rng, agents), 9) + " rewritten")
+				}
+				a.upgrade = monday.Add(24*time.Hour + time.Duration(rng.IntN(6*24*60))*time.Minute)
 				if k.name == "server" && rng.IntN(10) > 0 {
 					a.state = 1 // does not move
 				}

@@ -51,7 +51,9 @@ func (s *shelf) PutBaselines(_ context.Context, list []kms.StoredBaseline) error
 
 func watcherOf(d *Detector, s *shelf, flag func(uuid.UUID, bool) error) WatcherConfig {
 	return WatcherConfig{Detector: d, Baselines: s, Log: slog.New(slog.DiscardHandler), Clock: time.Now, Registerer: prometheus.NewRegistry(),
-		Flag: func(_ context.Context, _, credential uuid.UUID, _ []kms.AbuseReading, learnt bool) error { return flag(credential, learnt) }}
+		Flag: func(_ context.Context, _, credential uuid.UUID, _ []kms.AbuseReading, learnt bool) error {
+			return flag(credential, learnt)
+		}}
 }
 
 // The watcher's clock is the bubble's: it looks by itself.
