@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"uuid"
@@ -349,10 +350,12 @@ func TestNothingButAnAlertFollowsForOperatorsAndOfWhatWasNotLearnt(t *testing.T)
 	s.encrypt(token).want(403, "credential_suspended", because("ABUSE_SUSPENDED")...)
 }
 
-// From the request to the flag, with the service's own clock: a token that a
-// hundred networks use at once.
-func TestCallsFromEverywhereAreFlaggedByTheService(t *testing.T) {
+// From the call to the flag and the tenant's webhook, with the service's own
+// clock: a token that two hundred networks use at once.
+func TestCallsFromEverywhereAreFlaggedByTheServiceAndToldOnce(t *testing.T) {
 	s := newWatchedService(t)
+	h := newHook(t)
+	_, secret := createHook(t, s.Service, s.Demo, h.URL, `["credential.suspicious"]`)
 	id, token := s.minted("key:*")
 	s.encrypt(token).want(200, "")
 	hasher := abuse.Hasher{Seed: 1}
@@ -365,6 +368,67 @@ func TestCallsFromEverywhereAreFlaggedByTheService(t *testing.T) {
 	if g := s.guard(id); g["action"] != "alert" {
 		t.Errorf("%v", g)
 	}
+	var event struct {
+		Type   string            `json:"type"`
+		Tenant string            `json:"tenant"`
+		Data   map[string]string `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(h.next(t, secret)), &event); err != nil {
+		t.Fatal(err)
+	}
+	if event.Type != "credential.suspicious" || event.Tenant != s.demo().ID.String() || event.Data["credential"] != id || event.Data["action"] != "alert" ||
+		event.Data["signals"] != "new_networks" || !strings.Contains(event.Data["text"], "networks called that the credential does not usually call from") {
+		t.Errorf("%+v", event)
+	}
+	if len(h.got) != 0 {
+		t.Error("it was told twice")
+	}
+}
+
+// What was learnt is there after a restart, in the database and not in memory,
+// and nothing of addresses or names is in it.
+func TestBaselinesSurviveARestart(t *testing.T) {
+	wiretest.Require(t)
+	dir := t.TempDir()
+	s, err := wiretest.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watchedService{Service: s, t: t}
+	w.ask(s.Demo, "POST", "/v1/keys", object{"name": "orders", "spec": "AES_256"}).want(201, "")
+	id, token := w.minted("key:*")
+	for range 30 {
+		w.encrypt(token, "User-Agent", "teller-application/1.2").want(200, "")
+	}
+	tenant, credential := w.demo().ID, uuid.MustParse(id)
+	within(t, 20*time.Second, "that it is known", func() bool { return !waits(s, credential) })
+	if stored, err := s.App.Store.Baseline(t.Context(), tenant, credential); err != nil || stored != nil {
+		t.Fatalf("before it is stored: %d bytes, %v", len(stored), err)
+	}
+	// The half of a minute that is under way is learnt when the next call comes.
+	s.App.Abuse.Observe(&abuse.Observation{Tenant: tenant, Credential: credential, At: time.Now().Add(2 * time.Minute)})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = wiretest.Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	stored, err := s.App.Store.Baseline(t.Context(), tenant, credential)
+	if err != nil || len(stored) == 0 || len(stored) > kms.MaxBaseline {
+		t.Fatalf("%d bytes, %v", len(stored), err)
+	}
+	if bytes.Contains(stored, []byte("teller")) || bytes.Contains(stored, []byte{127, 0, 0}) {
+		t.Error("a name or an address is stored")
+	}
+	if err := s.App.Abuse.Merge(credential, stored); err != nil {
+		t.Error(err)
+	}
+}
+
+// waits tells whether a credential waits for what is stored of it.
+func waits(s *wiretest.Service, credential uuid.UUID) bool {
+	return slices.ContainsFunc(s.App.Abuse.Unknown(1000), func(c abuse.Credential) bool { return c.Credential == credential })
 }
 
 func addressOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i), 1, 1}) }
