@@ -432,3 +432,57 @@ func waits(s *wiretest.Service, credential uuid.UUID) bool {
 }
 
 func addressOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i), 1, 1}) }
+
+// Two API nodes on one database: a flag of one holds on the other, both cannot
+// raise it, and a one-time code that one took is good on none.
+func TestAFlagTakesEffectOnTheOtherNodeWithinASecond(t *testing.T) {
+	a, b, _ := twoNodes(t)
+	nodes := map[string]*watchedService{"a": {Service: a.Service, t: t}, "b": {Service: b.Service, t: t}}
+	for name, n := range map[string]*apiNode{"a": a, "b": b} {
+		nodes[name].App = n.app
+		nodes[name].act(kms.AbuseSecondFactor, nil)
+	}
+	tenant := nodes["a"].ask(a.Operator, "POST", "/v1/tenants", object{"name": "acme", "tier": "gold"}).want(201, "")
+	mint := func(scope string) (id, token string) {
+		r := nodes["a"].ask(a.Operator, "POST", "/v1/tenants/acme/credentials", object{"name": "app", "scopes": []string{scope}}).want(201, "")
+		return r.text("id"), r.text("credential")
+	}
+	id, token := mint("key:*")
+	key := nodes["a"].ask(a.Operator, "POST", "/v1/tenants/acme/credentials/"+id+"/one-time-code", nil).want(200, "").text("one_time_key")
+	random := func(n string, header ...string) *reply {
+		return nodes[n].ask(token, "POST", "/v1/random", object{"bytes": 16}, header...)
+	}
+	random("a").want(200, "")
+	random("b").want(200, "")
+
+	tenantID, credential := uuid.MustParse(tenant.text("id")), uuid.MustParse(id)
+	errs := make(chan error)
+	for _, n := range []*apiNode{a, b} {
+		go func() { errs <- n.app.Service.FlagCredential(context.Background(), tenantID, credential, readings, true) }()
+	}
+	raised := 0
+	for range 2 {
+		switch err := <-errs; {
+		case err == nil:
+			raised++
+		case kms.KindOf(err) != kms.KindConflict:
+			t.Error(err)
+		}
+	}
+	if raised != 1 {
+		t.Errorf("%d nodes raised the flag", raised)
+	}
+	for n := range nodes {
+		within(t, time.Second, "the flag", func() bool { return random(n).status == 403 })
+	}
+	code := oneTimeCode(t, key, time.Now())
+	random("a", "Sluice-One-Time-Code", code).want(200, "")
+	within(t, time.Second, "the proof", func() bool { return random("b").status == 200 })
+	nodes["b"].ask(a.Operator, "POST", "/v1/tenants/acme/credentials/"+id+"/clear", nil).want(200, "")
+	within(t, time.Second, "clearing", func() bool { return random("a").status == 200 })
+	if err := a.app.Service.FlagCredential(t.Context(), tenantID, credential, readings, true); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, "the flag", func() bool { return random("b").status == 403 })
+	random("b", "Sluice-One-Time-Code", code).want(403, "second_factor_required", because("ABUSE_FACTOR_WRONG")...)
+}
