@@ -11,6 +11,8 @@ import (
 	"time"
 	"unsafe"
 
+	"pgregory.net/rapid"
+
 	"github.com/sluice-kms/sluice/kms"
 )
 
@@ -483,4 +485,47 @@ func TestSignalsHaveReasons(t *testing.T) {
 			t.Errorf("%s is not explained", s)
 		}
 	}
+}
+
+// Whatever calls in whatever order, even at the same time or back in it, what is
+// known stays such that it can be stored and read, and a credential is flagged
+// once until somebody clears it.
+func TestAnyCallsLeaveWhatCanBeStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := NewDetector(shards)
+		id := Credential{testID(1), testID(2)}
+		o := Observation{Tenant: id.Tenant, Credential: id.Credential, At: monday}
+		open := false
+		for range rapid.IntRange(1, 60).Draw(t, "bursts") {
+			o.At = o.At.Add(time.Duration(rapid.Int64Range(-int64(time.Minute), int64(3*time.Hour)).Draw(t, "later")))
+			o.Network = rapid.Uint32Range(0, 40).Draw(t, "network") << 26
+			o.Client = Client(rapid.Uint32Range(0, 9).Draw(t, "client") << 16)
+			o.Operation = Operation(rapid.IntRange(0, operations-1).Draw(t, "operation"))
+			o.Outcome = Outcome(rapid.IntRange(0, int(outcomes)-1).Draw(t, "outcome"))
+			o.Size = rapid.Uint8Range(0, 64).Draw(t, "size")
+			o.RetryAfter = time.Duration(rapid.IntRange(0, 3).Draw(t, "retry")) * time.Second
+			for range rapid.IntRange(1, 300).Draw(t, "calls") {
+				d.Observe(&o)
+			}
+			if err := d.Merge(id.Credential, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range d.Look(o.At) {
+				if open {
+					t.Fatal("it was flagged twice")
+				}
+				open = true
+				if len(f.Signals) == 0 || len(f.Signals) > kms.MaxAbuseReadings {
+					t.Fatalf("%d signals", len(f.Signals))
+				}
+			}
+			if open && rapid.Bool().Draw(t, "cleared") {
+				o.Cleared, open = o.At, false
+			}
+		}
+		p := d.shard(id.Credential).all[id.Credential]
+		if b, err := parseBaseline(p.base.document()); p.base.born != 0 && (err != nil || b != p.base) {
+			t.Fatalf("%v: %+v", err, p.base)
+		}
+	})
 }

@@ -243,7 +243,8 @@ func (p *profile) judge(now int64, crowd float32) *Flag {
 		p.now.note(&w, &m)
 		return nil
 	}
-	p.flagged, p.suspects, p.changed = now, m, true
+	// The node that cleared it last may be ahead in time.
+	p.flagged, p.suspects, p.changed = max(now, p.cleared+1), m, true
 	return &Flag{Tenant: p.tenant, Credential: p.credential, At: time.Unix(0, now), Learnt: learnt, Signals: signals}
 }
 

@@ -231,6 +231,7 @@ type guardChange struct {
 	op      Op
 	allowed func(*Ticket) bool
 	ref, id string // of the tenant and the credential
+	free    bool   // see task
 	// plan changes the copy that it gets, before anything is spent.
 	plan func(*Credential, *Guard) error
 	// seal completes it with what takes a device; nil: nothing.
@@ -239,7 +240,7 @@ type guardChange struct {
 
 func (s *Service) changeGuard(ctx context.Context, t *Ticket, change *guardChange) (c *Credential, err error) {
 	guard := new(Guard)
-	err = s.run(ctx, t, &task{op: change.op, allowed: change.allowed,
+	err = s.run(ctx, t, &task{op: change.op, allowed: change.allowed, free: change.free,
 		prepare: func(t *Ticket) (err error) {
 			if c, err = s.credential(ctx, t, change.ref, change.id); err != nil {
 				return err
@@ -282,14 +283,16 @@ func (s *Service) FlagCredential(ctx context.Context, tenantID, id uuid.UUID, re
 	for i := range readings {
 		t.Reasons = append(t.Reasons, readings[i].Reason())
 	}
-	flagged, err := s.changeGuard(ctx, t, &guardChange{op: OpKeeperFlag, allowed: always, id: id.String(), plan: func(c *Credential, g *Guard) error {
+	flagged, err := s.changeGuard(ctx, t, &guardChange{op: OpKeeperFlag, allowed: always, free: true, id: id.String(), plan: func(c *Credential, g *Guard) error {
 		if !c.live(now) {
 			return Errorf(KindConflict, "the credential is revoked or expired")
 		}
 		if g.Open(now) {
 			return Errorf(KindConflict, "the credential is flagged already")
 		}
-		g.Flagged, g.Action, g.Readings, g.Ends, g.Proven = now, rules.Action, readings, time.Time{}, time.Time{}
+		// The node that cleared it last may be ahead in time.
+		g.Flagged = later(now, g.Cleared.Add(time.Microsecond))
+		g.Action, g.Readings, g.Ends, g.Proven = rules.Action, readings, time.Time{}, time.Time{}
 		if rules.Action == AbuseAlert && rules.AlertEnds > 0 {
 			g.Ends = now.Add(rules.AlertEnds)
 		}
@@ -302,6 +305,14 @@ func (s *Service) FlagCredential(ctx context.Context, tenantID, id uuid.UUID, re
 		Once:   string(EventSuspicious) + "/" + id.String() + "/" + now.UTC().Format(time.RFC3339Nano),
 		Fields: suspicionFields(id, flagged.Guard)})
 	return nil
+}
+
+// later is the later one of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // suspicionFields say of a flag what it is about.
@@ -329,7 +340,7 @@ func (s *Service) ClearCredential(ctx context.Context, t *Ticket, ref, id string
 		if !g.Open(s.clock()) {
 			return Errorf(KindConflict, "no flag of the credential is open")
 		}
-		g.Cleared = s.clock()
+		g.Cleared = later(s.clock(), g.Flagged)
 		return nil
 	}})
 }

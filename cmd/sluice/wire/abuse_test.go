@@ -256,6 +256,25 @@ func TestAThrottledCredentialIsToldSoAndHasItsPart(t *testing.T) {
 	s.encrypt(s.Demo).want(200, "") // the others of the tenant are as before
 }
 
+// A thief who uses up all that the tenant has does not keep the flag from him.
+func TestAFlagNeedsNoQuota(t *testing.T) {
+	s := newWatchedService(t)
+	id, token := s.minted("key:*")
+	s.act(kms.AbuseSuspend, func(p *quota.Policy) {
+		one, none := int64(1), int64(0)
+		p.Tenants = map[uuid.UUID]*quota.TenantPolicy{s.demo().ID: {Limits: quota.TierOverride{
+			CreditsPerSecond: &one, BurstCredits: &one, OverdraftCredits: &none, DayCredits: &one, PoolCredits: &none}}}
+	})
+	for range 5 {
+		s.encrypt(token)
+	}
+	if r := s.encrypt(token); r.status != 429 && r.status != 402 {
+		t.Fatalf("%d: the quota is not used up", r.status)
+	}
+	s.flag(id, true)
+	s.encrypt(token).want(403, "credential_suspended", because("ABUSE_SUSPENDED")...)
+}
+
 // oneTimeCode is RFC 6238, written again.
 func oneTimeCode(t *testing.T, key string, at time.Time) string {
 	t.Helper()
@@ -458,7 +477,9 @@ func TestAFlagTakesEffectOnTheOtherNodeWithinASecond(t *testing.T) {
 	tenantID, credential := uuid.MustParse(tenant.text("id")), uuid.MustParse(id)
 	errs := make(chan error)
 	for _, n := range []*apiNode{a, b} {
-		go func() { errs <- n.app.Service.FlagCredential(context.Background(), tenantID, credential, readings, true) }()
+		go func() {
+			errs <- n.app.Service.FlagCredential(context.Background(), tenantID, credential, readings, true)
+		}()
 	}
 	raised := 0
 	for range 2 {
