@@ -40,7 +40,7 @@ type App struct {
 	Secrets       *kms.Secrets
 	Metrics       *prometheus.Registry
 	Events        *notify.Notifier
-	Abuse         *abuse.Detector
+	Abuse         *abuse.Detector // nil: credentials are not watched
 
 	storeFailed <-chan struct{}
 	addresses   *egress.Guard
@@ -166,7 +166,9 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	sales := openCapacity(a.config.DataDir, a.Policies, a.log)
 	a.closes = append(a.closes, sales.save)
-	a.Abuse = abuse.NewDetector(abuse.MaxCredentials)
+	if !a.config.Abuse.Off {
+		a.Abuse = abuse.NewDetector(abuse.MaxCredentials)
+	}
 	seen := newWatched(a.Abuse, abuse.Hasher{Seed: a.Secrets.Pepper.Seed("networks")})
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,

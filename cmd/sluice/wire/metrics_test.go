@@ -18,7 +18,7 @@ import (
 func newMeasuring(t testing.TB, top int) (measuring, *prometheus.Registry) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	seen := newWatched(abuse.NewDetector(1), abuse.Hasher{})
+	seen := newWatched(nil, abuse.Hasher{})
 	alarms := watch.NewAlarms(watch.Sources{
 		Pools: func() []watch.Pool { return nil }, HotKeys: func() []watch.Key { return nil },
 		Retrying: func(int, int) ([]watch.Retrying, watch.Retrying) { return nil, watch.Retrying{} },

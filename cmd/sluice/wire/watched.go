@@ -16,6 +16,14 @@ type MetricsConfig struct {
 	TopTenants int `koanf:"top_tenants"`
 }
 
+// AbuseConfig says whether an API node looks for credentials that somebody else
+// uses. What follows is in the policy.
+type AbuseConfig struct {
+	// Off says that it does not: nothing is learnt, stored or flagged by it. Flags
+	// that are there hold. Default false.
+	Off bool `koanf:"off"`
+}
+
 // Default and bound of MetricsConfig.
 const (
 	DefaultTopTenants = 10
@@ -26,7 +34,7 @@ const (
 type watched struct {
 	tenants *watch.Tenants
 	failing *watch.Failing
-	abuse   *abuse.Detector
+	abuse   *abuse.Detector // nil: credentials are not watched
 	hasher  abuse.Hasher
 }
 
@@ -38,6 +46,9 @@ func newWatched(d *abuse.Detector, h abuse.Hasher) *watched {
 func (w *watched) note(t *kms.Ticket, err error) {
 	w.tenants.Note(t, err)
 	w.failing.Note(t, err)
+	if w.abuse == nil {
+		return
+	}
 	if o, ok := w.hasher.Of(t, err); ok {
 		w.abuse.Observe(&o)
 	}
@@ -51,6 +62,9 @@ func (a *App) abuseRules(tenant *kms.Tenant) kms.AbuseRules {
 
 // startAbuseWatch begins to look for credentials that somebody else uses.
 func (a *App) startAbuseWatch() {
+	if a.Abuse == nil {
+		return
+	}
 	w := abuse.Start(abuse.WatcherConfig{Detector: a.Abuse, Baselines: a.Store, Flag: a.Service.FlagCredential,
 		Log: a.log, Clock: time.Now, Registerer: a.Metrics})
 	a.closes = append(a.closes, w.Close)
