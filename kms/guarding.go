@@ -18,7 +18,7 @@ const (
 )
 
 const (
-	// factorTries is how many wrong second factors of a credential are tried in
+	// factorTries is how many wrong one-time codes of a credential are tried in
 	// factorWindow by an API node: of a million codes, three of which are right
 	// at a time, 480 a day give one chance in 700 a day.
 	factorTries  = 5
@@ -82,7 +82,7 @@ func (b *guardBook) charge(id uuid.UUID, cost Credits) {
 	b.ofLocked(id).left -= cost
 }
 
-// mayTry counts a try of a second factor; false when there were too many, with
+// mayTry counts a try of a one-time code; false when there were too many, with
 // the time until the next one.
 func (b *guardBook) mayTry(id uuid.UUID, now time.Time) (ok bool, wait time.Duration) {
 	b.mu.Lock()
@@ -144,7 +144,7 @@ func (s *Service) checkGuard(ctx context.Context, t *Ticket) error {
 		reasons := g.reasons(ReasonThrottled)
 		reasons[0].RetryIn = wait
 		return &Error{Kind: KindQuotaExceeded, Detail: "the credential was used in an unusual way and gets a part of the rate only",
-			Reasons: reasons, RetryAfter: max(wait.Round(time.Second), time.Second)}
+			Reasons: reasons, RetryAfter: wait}
 	case AbuseSecondFactor:
 		return s.secondFactor(ctx, t, g, now)
 	case AbuseSuspend:
@@ -168,11 +168,12 @@ func (s *Service) secondFactor(ctx context.Context, t *Ticket, g *Guard, now tim
 		return refuse(ReasonSecondFactor, "the credential was used in an unusual way: send another credential of the tenant as Sluice-Second-Credential, "+
 			"or a code as Sluice-One-Time-Code where one is enrolled")
 	}
-	ok, wait := s.guards.mayTry(id, now)
-	if !ok {
-		err := refuse(ReasonFactorTries, "too many second factors were wrong")
-		err.Reasons[0].RetryIn = wait
-		return err
+	if t.Second == nil { // nobody guesses a credential
+		if ok, wait := s.guards.mayTry(id, now); !ok {
+			err := refuse(ReasonFactorTries, "too many one-time codes were wrong")
+			err.Reasons[0].RetryIn = wait
+			return err
+		}
 	}
 	step, right := s.factorOf(ctx, t, g, now)
 	if !right {
@@ -220,8 +221,11 @@ func (s *Service) proveCredential(ctx context.Context, of *Ticket, g *Guard, ste
 		}
 		return nil
 	}})
-	if err == nil {
+	switch {
+	case err == nil:
 		s.guards.prove(of.By.Credential, g.Flagged, until)
+	case step == 0 && KindOf(err) == KindConflict:
+		return nil // another request stores it now, and a credential is good more than once
 	}
 	return err
 }

@@ -114,7 +114,7 @@ var reasons = []ReasonInfo{
 	{ReasonSecondFactor, UnitNone, "the credential was used in an unusual way, and needs a second factor beside it",
 		"send Sluice-Second-Credential or Sluice-One-Time-Code, or have an administrator of the tenant clear it"},
 	{ReasonFactorWrong, UnitNone, "the second factor was not right", "send another one; a code is good once"},
-	{ReasonFactorTries, UnitNone, "too many second factors of the credential were wrong", "wait, or have an administrator of the tenant clear it"},
+	{ReasonFactorTries, UnitNone, "too many one-time codes of the credential were wrong", "wait, send another credential as Sluice-Second-Credential, or have an administrator of the tenant clear it"},
 	{ReasonSuspended, UnitNone, "the credential was used in an unusual way, and is suspended", "find out who uses it; an administrator of the tenant can clear it"},
 	{"ABUSE_NEW_NETWORKS", UnitNetworks, "in a minute, {need} networks called that the credential does not usually call from, of {limit} at most before", adviceTheft},
 	{"ABUSE_ADDRESSES", UnitNetworks, "the calls were spread as over {need} networks, of {limit} at most before", adviceTheft},

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"uuid"
@@ -339,7 +340,21 @@ func TestASecondFactorProvesAFlaggedCredential(t *testing.T) {
 		for range 5 {
 			s.encrypt(token, "Sluice-One-Time-Code", "123456").want(403, "second_factor_required", wrong...)
 		}
-		s.encrypt(token, "Sluice-Second-Credential", second).want(403, "second_factor_required", because("ABUSE_FACTOR_TRIES")...)
+		s.encrypt(token, "Sluice-One-Time-Code", "123456").want(403, "second_factor_required", because("ABUSE_FACTOR_TRIES")...)
+		var all sync.WaitGroup
+		statuses := make(chan int, 20)
+		for range cap(statuses) { // clients do not wait for each other
+			all.Go(func() {
+				statuses <- s.encrypt(token, "Sluice-Second-Credential", second).status
+			})
+		}
+		all.Wait()
+		close(statuses)
+		for status := range statuses {
+			if status != 200 {
+				t.Errorf("at the same time: %d", status)
+			}
+		}
 	})
 }
 
