@@ -319,6 +319,9 @@ func (m *memory) UpdateCredential(_ context.Context, _, id uuid.UUID, revision u
 	if change.Revoked != nil {
 		c.Revoked = *change.Revoked
 	}
+	if change.Guard != nil {
+		c.Guard = change.Guard
+	}
 	m.credentials[id] = &c
 	return &c, nil
 }

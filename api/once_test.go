@@ -42,6 +42,14 @@ func (w *world) doable() map[string]func() request {
 	credential := func() string {
 		return w.must(201, "POST", "/v1/credentials", w.acme.token, `{"name":"c","scopes":["key:*"]}`).text("id")
 	}
+	flagged := func() string {
+		id := credential()
+		guard := &kms.Guard{Flagged: time.Now(), Action: kms.AbuseAlert}
+		if _, err := w.UpdateCredential(context.Background(), uuid.Nil(), uuid.MustParse(id), 1, kms.CredentialChange{Guard: guard}); err != nil {
+			w.t.Fatal(err)
+		}
+		return id
+	}
 	post := func(path, body string) request { return request{"POST", path, w.acme.token, body} }
 	asOperator := func(method, path, body string) request { return request{method, path, w.operator, body} }
 	suspended := func() string {
@@ -125,11 +133,15 @@ func (w *world) doable() map[string]func() request {
 		"create-credential": func() request { return post("/v1/credentials", `{"name":"c","scopes":["key:*"]}`) },
 		"rotate-credential": func() request { return post("/v1/credentials/"+credential()+"/rotate", "") },
 		"revoke-credential": func() request { return post("/v1/credentials/"+credential()+"/revoke", "") },
-		"create-tenant":     func() request { return asOperator("POST", "/v1/tenants", `{"name":"`+unique()+`"}`) },
-		"update-tenant":     func() request { return asOperator("PATCH", "/v1/tenants/rival", `{"tier":"silver"}`) },
-		"suspend-tenant":    func() request { return asOperator("POST", "/v1/tenants/rival/suspend", "") },
-		"resume-tenant":     func() request { return asOperator("POST", "/v1/tenants/rival/resume", "") },
-		"delete-tenant":     func() request { return asOperator("DELETE", suspended(), "") },
+		"clear-credential":  func() request { return post("/v1/credentials/"+flagged()+"/clear", "") },
+		"enrol-one-time-code": func() request {
+			return post("/v1/credentials/"+credential()+"/one-time-code", "")
+		},
+		"create-tenant":  func() request { return asOperator("POST", "/v1/tenants", `{"name":"`+unique()+`"}`) },
+		"update-tenant":  func() request { return asOperator("PATCH", "/v1/tenants/rival", `{"tier":"silver"}`) },
+		"suspend-tenant": func() request { return asOperator("POST", "/v1/tenants/rival/suspend", "") },
+		"resume-tenant":  func() request { return asOperator("POST", "/v1/tenants/rival/resume", "") },
+		"delete-tenant":  func() request { return asOperator("DELETE", suspended(), "") },
 		"approve": func() request {
 			id := uuid.NewV7()
 			w.CreateApproval(context.Background(), &kms.Approval{ID: id, Op: kms.OpDeleteTenant, Resource: "tenant x",
@@ -154,6 +166,12 @@ func (w *world) doable() map[string]func() request {
 		},
 		"tenant-rotate-credential": func() request {
 			return asOperator("POST", "/v1/tenants/acme/credentials/"+credential()+"/rotate", `{"overlap_hours":1}`)
+		},
+		"tenant-clear-credential": func() request {
+			return asOperator("POST", "/v1/tenants/acme/credentials/"+flagged()+"/clear", "")
+		},
+		"tenant-enrol-one-time-code": func() request {
+			return asOperator("POST", "/v1/tenants/acme/credentials/"+credential()+"/one-time-code", "")
 		},
 		"tenant-revoke-credential": func() request {
 			return asOperator("POST", "/v1/tenants/acme/credentials/"+credential()+"/revoke", "")

@@ -32,7 +32,7 @@ var commonErrors = []kms.Kind{
 	kms.KindInternal, kms.KindMalformed, kms.KindUnauthenticated, kms.KindPermissionDenied,
 	kms.KindQuotaExceeded, kms.KindQuotaExhausted, kms.KindUnsatisfiable,
 	kms.KindReducedCapacity, kms.KindHSMUnavailable, kms.KindAuditUnavailable, kms.KindStoreUnavailable,
-	kms.KindWaitExceeded,
+	kms.KindWaitExceeded, kms.KindSecondFactor, kms.KindCredentialSuspended,
 }
 
 // bodyErrors are those of routes with a body.
@@ -50,6 +50,8 @@ Bytes are standard base64 with padding. Times are RFC 3339. Ids are UUIDs. A fie
 Operations are safe to repeat; each run is charged. A call that changes state takes the header Idempotency-Key, with which it happens once: for 24 hours the same request with the same key, from the same credential, is answered with the first answer's status and the object as it is now, after the caller was authorised anew. Where the first answer showed a secret, the repetition is a conflict that names the id. The same key with another request is refused, and while the first one is under way the repetition is told to wait.
 
 Some acts of operators can be set to take two of them: deleting a tenant, minting an operator's credential, and giving another's a new secret. Then the request is refused with approval_required and the id of an approval; another operator approves that; and who asked repeats the same request with the header Sluice-Approval. An approval is good once and for a day.
+
+A credential that is used in an unusual way is flagged: what follows is the policy's. Its calls may be limited (quota_exceeded, ABUSE_THROTTLED), refused until it is cleared (credential_suspended), or refused unless another credential of the tenant comes with them in the header Sluice-Second-Credential or a one-time code in Sluice-One-Time-Code (second_factor_required); the reasons say what was unusual.
 
 A scope can be the name of a role, which stands for scopes: ` + roleDocs() + `.
 
@@ -232,7 +234,8 @@ func parameters(r *Route) []any {
 	case r.Vault != nil:
 		list = append(list, parameterReference(headerVaultNamespace), parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerTrace))
 	case !r.Public:
-		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerDebug), parameterReference(headerTrace))
+		list = append(list, parameterReference(headerUrgency), parameterReference(headerDeadline), parameterReference(headerDebug), parameterReference(headerTrace),
+			parameterReference(headerSecond), parameterReference(headerOneTime))
 	}
 	if r.changes() {
 		list = append(list, parameterReference(headerIdempotency))
@@ -275,6 +278,10 @@ var requestHeaders = node{
 	headerIdempotency: node{"name": headerIdempotency, "in": "header",
 		"schema":      node{"type": "string", "minLength": 1, "maxLength": kms.MaxIdempotencyKey},
 		"description": "A key of the client's choice, in ASCII, one for each logical request and the same for its repetitions. On operations, which change nothing, it is accepted and has no effect"},
+	headerSecond: node{"name": headerSecond, "in": "header", "schema": node{"type": "string"},
+		"description": "Another live credential of the tenant, which proves a flagged one for a while; looked at only then"},
+	headerOneTime: node{"name": headerOneTime, "in": "header", "schema": node{"type": "string", "pattern": "^[0-9]{6}$"},
+		"description": "A one-time code (RFC 6238) of the credential, which proves it while it is flagged; looked at only then"},
 	headerApproval: node{"name": headerApproval, "in": "header", "schema": node{"type": "string", "format": "uuid"},
 		"description": "The approval of a second operator, which the first request was answered to ask for"},
 	headerDebug: node{"name": headerDebug, "in": "header", "schema": node{"type": "string", "enum": []string{"1"}},

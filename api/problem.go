@@ -101,6 +101,9 @@ var problemTypes = map[kms.Kind]problemType{
 	kms.KindWaitExceeded:     {status: http.StatusGatewayTimeout},
 	kms.KindApprovalRequired: {status: http.StatusConflict},
 	kms.KindStaleReplica:     {status: http.StatusPreconditionFailed},
+
+	kms.KindSecondFactor:        {status: http.StatusForbidden},
+	kms.KindCredentialSuspended: {status: http.StatusForbidden},
 }
 
 // ProblemStatus returns the HTTP status of a kind of error.

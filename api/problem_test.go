@@ -22,7 +22,7 @@ func TestEveryKindOfErrorIsOneProblem(t *testing.T) {
 		kms.KindQuotaExceeded: 429, kms.KindQuotaExhausted: 402, kms.KindReducedCapacity: 503,
 		kms.KindHSMUnavailable: 503, kms.KindAuditUnavailable: 503, kms.KindStoreUnavailable: 503,
 		kms.KindWaitExceeded:     504,
-		kms.KindApprovalRequired: 409, kms.KindStaleReplica: 412,
+		kms.KindApprovalRequired: 409, kms.KindStaleReplica: 412, kms.KindSecondFactor: 403, kms.KindCredentialSuspended: 403,
 	}
 	types := map[kms.Kind]string{
 		kms.KindQuotaExceeded:   "https://iana.org/assignments/http-problem-types#quota-exceeded",

@@ -93,7 +93,7 @@ func credentialRoutes(a administration) []Route {
 				}
 				out := &CredentialListResponse{Credentials: make([]Credential, len(list)), NextPageToken: next, Charge: c.charge()}
 				for i, cr := range list {
-					out.Credentials[i] = credentialOf(cr)
+					out.Credentials[i] = c.credential(cr)
 				}
 				return out, nil
 			}),
@@ -104,7 +104,7 @@ func credentialRoutes(a administration) []Route {
 				if err != nil {
 					return nil, err
 				}
-				return &CredentialResponse{credentialOf(cr), c.charge()}, nil
+				return &CredentialResponse{c.credential(cr), c.charge()}, nil
 			}),
 		change(Route{Name: a.name + "rotate-credential", Group: a.group, Method: http.MethodPost, Path: one + "/rotate", Op: kms.OpRotateCredential,
 			Secret: true, Errors: makeErrors, Summary: "Give a credential a new secret",
@@ -116,16 +116,67 @@ func credentialRoutes(a administration) []Route {
 				if err := c.carriedOut(err); err != nil {
 					return nil, err
 				}
-				return &CredentialResponse{credentialOf(cr), c.charge()}, nil
+				return &CredentialResponse{c.credential(cr), c.charge()}, nil
 			},
 			func(c *call, id string) (*CredentialResponse, error) {
 				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
 				if err != nil {
 					return nil, err
 				}
-				return &CredentialResponse{credentialOf(cr), c.charge()}, nil
+				return &CredentialResponse{c.credential(cr), c.charge()}, nil
+			}),
+		change(Route{Name: a.name + "clear-credential", Group: a.group, Method: http.MethodPost, Path: one + "/clear", Op: kms.OpClearCredential,
+			Errors: makeErrors, Summary: "End a credential's flag",
+			Description: "The credential is no longer held to be used by somebody else, and what was unusual is usual from now on. No credential clears itself."},
+			func(c *call, _ *Empty) (*CredentialResponse, error) {
+				cr, err := c.service.ClearCredential(c.context, &c.ticket, a.tenant(c), a.credential(c))
+				if err := c.carriedOut(err); err != nil {
+					return nil, err
+				}
+				return &CredentialResponse{c.credential(cr), c.charge()}, nil
+			},
+			func(c *call, id string) (*CredentialResponse, error) {
+				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
+				if err != nil {
+					return nil, err
+				}
+				return &CredentialResponse{c.credential(cr), c.charge()}, nil
+			}),
+		change(Route{Name: a.name + "enrol-one-time-code", Group: a.group, Method: http.MethodPost, Path: one + "/one-time-code", Op: kms.OpEnrolCode,
+			Secret: true, Errors: makeErrors, Summary: "Give a credential a key of one-time codes",
+			Description: "The answer shows the key this once; the one that the credential may have is replaced. It is a conflict while a flag of the credential is open."},
+			func(c *call, _ *Empty) (*EnrolledCodeResponse, error) {
+				cr, code, err := c.service.EnrolCode(c.context, &c.ticket, a.tenant(c), a.credential(c))
+				if err := c.carriedOut(err); err != nil {
+					return nil, err
+				}
+				return &EnrolledCodeResponse{c.credential(cr), code.Key, code.URI, c.charge()}, nil
+			},
+			func(c *call, id string) (*EnrolledCodeResponse, error) {
+				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
+				if err != nil {
+					return nil, err
+				}
+				return &EnrolledCodeResponse{Credential: c.credential(cr), Charge: c.charge()}, nil
 			}),
 	}
+}
+
+// guardOf tells what is known against a credential.
+func guardOf(g *kms.Guard, now time.Time) *CredentialGuard {
+	if g == nil {
+		return nil
+	}
+	out := &CredentialGuard{Open: g.Open(now), FlaggedAt: g.Flagged.UTC(), Action: g.Action, EndsAt: g.Ends.UTC(), ClearedAt: g.Cleared.UTC(), ProvenTo: g.Proven.UTC()}
+	if g.Code != nil {
+		out.CodeSince = g.Code.Created.UTC()
+	}
+	for i := range g.Readings {
+		reason := g.Readings[i].Reason()
+		text, _ := reason.Explain()
+		out.Signals = append(out.Signals, AbuseReading{Signal: g.Readings[i].Signal, Gross: g.Readings[i].Gross, Value: reason.Need, Usual: reason.Limit, Text: text})
+	}
+	return out
 }
 
 func (a administration) createCredential(c *call, in *CreateCredentialRequest) (*MintedCredentialResponse, error) {
@@ -145,7 +196,7 @@ func (a administration) createCredential(c *call, in *CreateCredentialRequest) (
 		return nil, err
 	}
 	c.created(cr.ID)
-	return &MintedCredentialResponse{credentialOf(cr), token, c.charge()}, nil
+	return &MintedCredentialResponse{c.credential(cr), token, c.charge()}, nil
 }
 
 // maxOverlapHours is kms.MaxOverlap in the unit of overlap_hours.
@@ -164,7 +215,7 @@ func (a administration) rotateCredential(c *call, in *RotateCredentialRequest) (
 	if err := c.carriedOut(err); err != nil {
 		return nil, err
 	}
-	return &MintedCredentialResponse{credentialOf(cr), token, c.charge()}, nil
+	return &MintedCredentialResponse{c.credential(cr), token, c.charge()}, nil
 }
 
 // replayMinted is the credential without its secret, which nobody has any
@@ -174,15 +225,18 @@ func (a administration) replayMinted(c *call, id string) (*MintedCredentialRespo
 	if err != nil {
 		return nil, err
 	}
-	return &MintedCredentialResponse{Credential: credentialOf(cr), Charge: c.charge()}, nil
+	return &MintedCredentialResponse{Credential: c.credential(cr), Charge: c.charge()}, nil
 }
 
-func credentialOf(c *kms.Credential) Credential {
+func (c *call) credential(cr *kms.Credential) Credential { return credentialOf(cr, c.server.clock()) }
+
+func credentialOf(c *kms.Credential, now time.Time) Credential {
 	out := Credential{
 		ID: c.ID, Name: c.Name, Project: c.Project, Component: c.Component, Scopes: c.Scopes,
 		Secrets:   make([]CredentialSecret, len(c.Secrets)),
 		CreatedAt: c.Created.UTC(), ExpiresAt: c.Expires.UTC(), RevokedAt: c.Revoked.UTC(), Revision: c.Revision,
 	}
+	out.Guard = guardOf(c.Guard, now)
 	for _, n := range c.Networks {
 		out.Networks = append(out.Networks, n.String())
 	}

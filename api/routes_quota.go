@@ -35,6 +35,7 @@ func quotaOf(a *kms.QuotaAccount) *QuotaResponse {
 		Concurrency: QuotaUse{a.InFlight, a.InFlightMax},
 		Storage:     make([]StoredQuota, len(a.Stored)),
 		Admitted:    a.Admitted, Refused: a.Refused,
+		Retries: RetryContract{Calls: a.Retries.Calls, Early: a.Retries.Early, Share: a.Retries.Share(), Spike: a.Retries.Spike, Note: a.Retries.Note()},
 	}
 	for _, p := range a.Packs {
 		out.Packs = append(out.Packs, QuotaPack{p.ID, Cost(p.Left), p.Expires.UTC()})

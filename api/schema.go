@@ -103,6 +103,8 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.NodeState]():          values(kms.NodeUp, kms.NodeWarming, kms.NodeDraining, kms.NodeClosed, kms.NodeDown, kms.NodeOut),
 	reflect.TypeFor[kms.BreakerState]():       values(kms.BreakerClosed, kms.BreakerOpen, kms.BreakerHalfOpen),
 	reflect.TypeFor[kms.EventType]():          collect(kms.EventTypes(), func(i kms.EventInfo) string { return string(i.Type) }),
+	reflect.TypeFor[kms.AbuseAction]():        values(kms.AbuseActions()...),
+	reflect.TypeFor[kms.AbuseSignal]():        values(kms.AbuseSignals()...),
 	reflect.TypeFor[kms.WebhookState]():       values(kms.WebhookActive, kms.WebhookDisabled),
 	reflect.TypeFor[kms.SecretState]():        values(kms.SecretInUse, kms.SecretPendingDeletion),
 	reflect.TypeFor[kms.SecretVersionState](): values(kms.SecretVersionStates()...),

@@ -52,6 +52,8 @@ var samples = map[string]string{
 	"create-credential":            `{"name":"sample","scopes":["key:*"]}`,
 	"rotate-credential":            `{"overlap_hours":1}`,
 	"revoke-credential":            ``,
+	"clear-credential":             ``,
+	"enrol-one-time-code":          ``,
 	"create-webhook":               `{"url":"https://93.184.215.14/hook","types":["quota.day_soft_limit"]}`,
 	"test-webhook":                 ``,
 	"create-secret":                `{"path":"sample/path","provider":"openai","value":"sk-sample","metadata":{"region":"eu"}}`,
@@ -83,6 +85,8 @@ var samples = map[string]string{
 	"tenant-create-credential":     `{"name":"sample2","scopes":["key:*"]}`,
 	"tenant-rotate-credential":     ``,
 	"tenant-revoke-credential":     ``,
+	"tenant-clear-credential":      ``,
+	"tenant-enrol-one-time-code":   ``,
 }
 
 // objectsOf gives, per kind of object, the references under which an object

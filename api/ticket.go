@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,6 +18,8 @@ const (
 	headerIdempotency = "Idempotency-Key"
 	headerReplayed    = "Idempotent-Replayed"
 	headerApproval    = "Sluice-Approval"
+	headerSecond      = "Sluice-Second-Credential"
+	headerOneTime     = "Sluice-One-Time-Code"
 	headerUrgency     = "Sluice-Urgency"
 	headerDeadline    = "Sluice-Deadline-Ms"
 	headerCost        = "Sluice-Cost"
@@ -70,6 +73,24 @@ func (s *Server) readDirectives(t *kms.Ticket, h http.Header) error {
 				headerDeadline, MaxDeadline.Milliseconds())
 		}
 		t.Deadline = t.Received.Add(wait)
+	}
+	return s.readFactor(t, h)
+}
+
+// readFactor notes the second factor that the client sends. It is looked at only
+// when the credential has to be proven.
+func (s *Server) readFactor(t *kms.Ticket, h http.Header) error {
+	second, code := h[headerSecond], h[headerOneTime]
+	if len(second) > 1 || len(code) > 1 {
+		return kms.Errorf(kms.KindMalformed, "headers %s and %s: may be given once", headerSecond, headerOneTime)
+	}
+	if len(code) == 1 {
+		t.OneTimeCode = code[0]
+	}
+	if len(second) == 1 {
+		t.Second = func(ctx context.Context) (*kms.Principal, error) {
+			return s.authenticator.Authenticate(ctx, second[0], t.Address)
+		}
 	}
 	return nil
 }

@@ -94,6 +94,36 @@ type Credential struct {
 	ExpiresAt time.Time          `json:"expires_at,omitzero" doc:"Absent: never"`
 	RevokedAt time.Time          `json:"revoked_at,omitzero"`
 	Revision  uint64             `json:"revision" doc:"Grows by one with every change" min:"1"`
+	Guard     *CredentialGuard   `json:"guard,omitzero" doc:"What is known against it, and how it can prove itself; absent: nothing ever was, and no one-time code is enrolled"`
+}
+
+// CredentialGuard is what is known against a credential.
+type CredentialGuard struct {
+	Open      bool            `json:"open" doc:"Whether a flag is open"`
+	FlaggedAt time.Time       `json:"flagged_at,omitzero" doc:"When it was last used in an unusual way"`
+	Action    kms.AbuseAction `json:"action,omitzero" doc:"What follows while the flag is open"`
+	Signals   []AbuseReading  `json:"signals,omitempty" doc:"What was unusual"`
+	EndsAt    time.Time       `json:"ends_at,omitzero" doc:"When the flag ends by itself; absent: not before it is cleared"`
+	ClearedAt time.Time       `json:"cleared_at,omitzero" doc:"When an administrator last cleared it"`
+	ProvenTo  time.Time       `json:"proven_until,omitzero" doc:"Until when its last second factor is good"`
+	CodeSince time.Time       `json:"one_time_code_since,omitzero" doc:"When its key of one-time codes was enrolled; absent: none is"`
+}
+
+// AbuseReading is what was measured of a signal.
+type AbuseReading struct {
+	Signal kms.AbuseSignal `json:"signal"`
+	Gross  bool            `json:"gross,omitzero" doc:"It is enough by itself"`
+	Value  int64           `json:"value" doc:"In the unit of the signal's reason"`
+	Usual  int64           `json:"usual" doc:"The highest that was not suspicious"`
+	Text   string          `json:"text" doc:"What that means"`
+}
+
+// EnrolledCodeResponse is a credential with its new key of one-time codes.
+type EnrolledCodeResponse struct {
+	Credential
+	Key string `json:"one_time_key" doc:"The key in base32, for an authenticator. Shown this once"`
+	URI string `json:"one_time_uri" doc:"The same as an otpauth URI, for a QR code"`
+	Charge
 }
 
 // CredentialSecret is one secret of a credential: that it exists, not what it

@@ -31,7 +31,18 @@ type QuotaResponse struct {
 
 	Admitted uint64 `json:"admitted" doc:"Requests since the service started, on this API node"`
 	Refused  uint64 `json:"refused"`
+
+	Retries RetryContract `json:"retry_contract" doc:"How Retry-After was obeyed in the last one to two minutes, on this API node"`
 	Charge
+}
+
+// RetryContract is how a tenant obeyed Retry-After.
+type RetryContract struct {
+	Calls int    `json:"calls" doc:"Requests since the first one that came too early, or just in time" min:"0"`
+	Early int    `json:"early" doc:"Those that came before the Retry-After that the tenant was given was over" min:"0"`
+	Share int    `json:"share_permille" doc:"The part of the early ones, in thousandths" min:"0" max:"1000"`
+	Spike int    `json:"spike,omitzero" doc:"How many times as many came in the second after a Retry-After as in others; absent: too few did to tell" min:"0"`
+	Note  string `json:"note,omitzero" doc:"What to change; absent: nothing"`
 }
 
 // QuotaTotal is a total of a day or a month.

@@ -23,6 +23,8 @@ const (
 	headerDeadline    = "Sluice-Deadline-Ms"
 	headerIdempotency = "Idempotency-Key"
 	headerApproval    = "Sluice-Approval"
+	headerSecond      = "Sluice-Second-Credential"
+	headerOneTime     = "Sluice-One-Time-Code"
 	contentJSON       = "application/json"
 )
 
@@ -160,6 +162,12 @@ func (c *Client) request(ctx context.Context, method string, target *url.URL, bo
 	}
 	if c.approval != "" {
 		h.Set(headerApproval, c.approval)
+	}
+	if !c.second.IsZero() {
+		h.Set(headerSecond, c.second.Reveal())
+	}
+	if c.oneTime != "" {
+		h.Set(headerOneTime, c.oneTime)
 	}
 	if c.urgency != "" {
 		h.Set(headerUrgency, string(c.urgency))

@@ -74,6 +74,8 @@ type Client struct {
 	maxAttempts int
 	dryRun      bool
 	approval    string // "": none
+	second      Token  // empty: none
+	oneTime     string // "": none
 }
 
 // New makes a Client. It sends nothing. An error is about the options and

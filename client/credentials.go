@@ -22,6 +22,40 @@ type Credential struct {
 	ExpiresAt time.Time          `json:"expires_at,omitzero"` // zero: never
 	RevokedAt time.Time          `json:"revoked_at,omitzero"` // zero: not revoked
 	Revision  uint64             `json:"revision"`            // grows by one with every change
+	Guard     *CredentialGuard   `json:"guard,omitzero"`      // nil: nothing was ever known against it
+}
+
+// CredentialGuard is what is known against a credential, and how it can prove
+// itself.
+type CredentialGuard struct {
+	Open      bool           `json:"open"`                // a flag is open
+	FlaggedAt time.Time      `json:"flagged_at,omitzero"` // when it was last used in an unusual way
+	Action    string         `json:"action,omitzero"`     // alert, throttle, second_factor or suspend
+	Signals   []AbuseReading `json:"signals,omitempty"`
+	EndsAt    time.Time      `json:"ends_at,omitzero"` // zero: not before it is cleared
+	ClearedAt time.Time      `json:"cleared_at,omitzero"`
+	// ProvenUntil is until when the last second factor is good, OneTimeCodeSince
+	// when the key of one-time codes was enrolled, zero: none is.
+	ProvenUntil      time.Time `json:"proven_until,omitzero"`
+	OneTimeCodeSince time.Time `json:"one_time_code_since,omitzero"`
+}
+
+// AbuseReading is what was unusual.
+type AbuseReading struct {
+	Signal string `json:"signal"`
+	Gross  bool   `json:"gross,omitzero"` // enough by itself
+	Value  int64  `json:"value"`
+	Usual  int64  `json:"usual"` // the highest before
+	Text   string `json:"text"`
+}
+
+// EnrolledCode is a credential with a new key of one-time codes, which is shown
+// this once.
+type EnrolledCode struct {
+	Credential
+	Key string `json:"one_time_key"` // base32
+	URI string `json:"one_time_uri"` // otpauth, for a QR code
+	Charge
 }
 
 // CredentialSecret is one secret of a credential: that it exists, not what it
@@ -98,4 +132,35 @@ func (c *Client) RotateCredential(ctx context.Context, tenant, id string, in Rot
 func (c *Client) RevokeCredential(ctx context.Context, tenant, id string) (*CredentialOutput, error) {
 	return invoke[CredentialOutput](ctx, c, call{
 		method: http.MethodPost, path: inTenant(tenant, "credentials", id, "revoke"), changes: true})
+}
+
+// ClearCredential ends a flag of a credential: what was unusual is usual from
+// now on. No credential clears itself.
+func (c *Client) ClearCredential(ctx context.Context, tenant, id string) (*CredentialOutput, error) {
+	return invoke[CredentialOutput](ctx, c, call{
+		method: http.MethodPost, path: inTenant(tenant, "credentials", id, "clear"), changes: true})
+}
+
+// EnrolOneTimeCode gives a credential a key of one-time codes (RFC 6238) in place
+// of the one that it may have.
+func (c *Client) EnrolOneTimeCode(ctx context.Context, tenant, id string) (*EnrolledCode, error) {
+	return invoke[EnrolledCode](ctx, c, call{
+		method: http.MethodPost, path: inTenant(tenant, "credentials", id, "one-time-code"), changes: true})
+}
+
+// WithSecondCredential returns a Client whose calls carry a second credential of
+// the same tenant, which proves the first one while it is flagged; it shares the
+// connections.
+func (c *Client) WithSecondCredential(t Token) *Client {
+	with := *c
+	with.second = t
+	return &with
+}
+
+// WithOneTimeCode is WithSecondCredential with a one-time code of the
+// credential. A code is good once, and for a minute.
+func (c *Client) WithOneTimeCode(code string) *Client {
+	with := *c
+	with.oneTime = code
+	return &with
 }

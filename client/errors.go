@@ -56,6 +56,12 @@ const (
 	// ErrApprovalRequired: the call takes two operators. Another one approves
 	// Error.Approval; then the call is repeated with WithApproval.
 	ErrApprovalRequired Code = "approval_required"
+	// ErrSecondFactor: the credential was used in an unusual way, and its calls
+	// need a second factor: see WithSecondCredential and WithOneTimeCode.
+	ErrSecondFactor Code = "second_factor_required"
+	// ErrCredentialSuspended: the credential was used in an unusual way, and does
+	// nothing until an administrator of its tenant clears it.
+	ErrCredentialSuspended Code = "credential_suspended"
 	// ErrWaitExceeded: no slot of an HSM came free in the time allowed.
 	ErrWaitExceeded Code = "wait_exceeded"
 )

@@ -35,7 +35,18 @@ type Quota struct {
 	// Admitted and Refused count requests since the API node started.
 	Admitted uint64 `json:"admitted"`
 	Refused  uint64 `json:"refused"`
+
+	Retries RetryContract `json:"retry_contract"`
 	Charge
+}
+
+// RetryContract is how a tenant obeyed Retry-After in the last one to two minutes.
+type RetryContract struct {
+	Calls int    `json:"calls"`          // since the first early one
+	Early int    `json:"early"`          // before the Retry-After that it was given was over
+	Share int    `json:"share_permille"` // of the early ones
+	Spike int    `json:"spike,omitzero"` // times as many in the second after a Retry-After as in others; 0: not told
+	Note  string `json:"note,omitzero"`  // what to change; "": nothing
 }
 
 // QuotaTotal is a total of a day or a month.

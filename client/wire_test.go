@@ -424,6 +424,20 @@ var calls = []struct {
 	{"RevokeCredential of a tenant", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.RevokeCredential(ctx, "acme", "id"))
 	}, "POST", "/v1/tenants/acme/credentials/id/revoke", ""},
+	{"ClearCredential", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ClearCredential(ctx, "", "id"))
+	},
+		"POST", "/v1/credentials/id/clear", ""},
+	{"ClearCredential of a tenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.ClearCredential(ctx, "acme", "id"))
+	}, "POST", "/v1/tenants/acme/credentials/id/clear", ""},
+	{"EnrolOneTimeCode", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.EnrolOneTimeCode(ctx, "", "id"))
+	},
+		"POST", "/v1/credentials/id/one-time-code", ""},
+	{"EnrolOneTimeCode of a tenant", func(ctx context.Context, c *client.Client) (any, error) {
+		return out(c.EnrolOneTimeCode(ctx, "acme", "id"))
+	}, "POST", "/v1/tenants/acme/credentials/id/one-time-code", ""},
 	{"Nodes", func(ctx context.Context, c *client.Client) (any, error) { return out(c.Nodes(ctx)) },
 		"GET", "/v1/hsm/nodes", ""},
 }

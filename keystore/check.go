@@ -134,6 +134,7 @@ func checkCredential(c *kms.Credential, fail failFunc) {
 		fail("revision", reasonRange)
 	default:
 		checkSecrets(c.Secrets, fail)
+		checkGuard(c.Guard, fail)
 	}
 }
 

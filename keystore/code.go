@@ -82,6 +82,7 @@ const (
 	codeRouteHealth     = "route_health"
 	codeJob             = "jobs"
 	codeJobChunk        = "job_chunks"
+	codeBaseline        = "credential_baselines"
 
 	codeAuthentication = "row_authentication"
 )
@@ -175,6 +176,9 @@ func (r *CredentialRecord) fields() fields {
 	for i := range r.Secrets {
 		s := &r.Secrets[i]
 		f = f.bytes(s.Hash).number(uint64(s.PepperVersion)).time(s.Created).maybeTime(s.Expires)
+	}
+	if r.Guard != nil {
+		f = f.bytes(r.Guard)
 	}
 	return f
 }

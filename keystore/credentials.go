@@ -100,6 +100,9 @@ func (s *Store) UpdateCredential(ctx context.Context, tenant, id uuid.UUID, revi
 			c.Revoked = storedTime(*change.Revoked)
 		}
 	}
+	if change.Guard != nil {
+		c.Guard = storedGuard(change.Guard)
+	}
 	c.Revision++
 	if err := argument(func(fail failFunc) { checkCredential(c, fail) }); err != nil {
 		return nil, err

@@ -338,6 +338,7 @@ func decodeCredential(co *rowCoder, r *CredentialRow, tenant, want *uuid.UUID) (
 		LastUsed:  d.maybeTime(r.LastUsed, "last_used"),
 
 		LastAddress: d.maybeBlank(r.LastAddress, "last_address"),
+		Guard:       d.guard(r.Guard, "guard"),
 	}
 	for _, s := range d.strings(r.Networks, "networks") {
 		prefix, err := netip.ParsePrefix(s)

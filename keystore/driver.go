@@ -48,6 +48,7 @@ type Driver interface {
 	RouteDriver
 	ProbeDriver
 	JobDriver
+	BaselineDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -316,6 +317,14 @@ type JobDriver interface {
 	ReleaseJobChunks(context.Context, ReleaseJobChunksParams) error
 	// ComputedJobChunks returns chunks of all tenants that a node has computed.
 	ComputedJobChunks(context.Context, ComputedJobChunksParams) ([]*JobChunkNameRow, error)
+}
+
+// BaselineDriver is the part of Driver for what is usual of credentials.
+type BaselineDriver interface {
+	Baseline(context.Context, BaselineParams) (*BaselineRow, error)
+	// PutBaselines stores baselines together in place of those that there are;
+	// those of missing credentials are left out.
+	PutBaselines(context.Context, PutBaselinesParams) error
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

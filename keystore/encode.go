@@ -117,5 +117,6 @@ func encodeCredential(c *kms.Credential) (CredentialRecord, error) {
 		r.Secrets = append(r.Secrets, SecretRecord{Hash: s.Hash[:], PepperVersion: s.PepperVersion,
 			Created: timestamp(s.Created), Expires: maybeTimestamp(s.Expires)})
 	}
-	return r, nil
+	r.Guard, err = encodeGuard(c.Guard)
+	return r, err
 }

@@ -333,6 +333,7 @@ type CredentialRecord struct {
 	Revoked   *Timestamp
 	Revision  uint64
 	Secrets   []SecretRecord
+	Guard     []byte // nil: nothing was ever known against it
 	Code      Code
 }
 
@@ -354,6 +355,7 @@ type CredentialRow struct {
 	Secrets   []SecretRow
 
 	LastAddress Text
+	Guard       Bytes
 	Code        CodeRow
 }
 

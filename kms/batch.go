@@ -58,6 +58,9 @@ func (s *Service) Batch(ctx context.Context, t *Ticket, items []BatchItem) error
 	if len(items) < 1 || len(items) > MaxBatch {
 		return s.Refuse(ctx, t, OpBatch, Errorf(KindInvalidArgument, "items: must be 1 to %d", MaxBatch))
 	}
+	if err := s.checkGuard(ctx, t); err != nil { // once for all: its factor may be good once
+		return s.Refuse(ctx, t, OpBatch, err)
+	}
 	t.Op, t.PolicyVersion = OpBatch, s.engine.PolicyVersion()
 	t.Resource = fmt.Sprintf("%d items", len(items))
 	b := &batch{service: s, ticket: t, items: items, until: t.Deadline}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base32"
+	"encoding/binary"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -34,10 +35,11 @@ const (
 
 var tokenEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// Labels that keep the two uses of the pepper apart.
+// Labels that keep the uses of the pepper apart.
 const (
 	labelCredentialID     = "sluice credential id\x00"
 	labelCredentialSecret = "sluice credential secret\x00"
+	labelSeed             = "sluice seed\x00"
 )
 
 // Pepper is the key under which credentials are hashed. It is immutable and
@@ -56,6 +58,18 @@ func NewPepper(versions map[uint32][]byte) (*Pepper, error) {
 
 // Current returns the version under which new hashes are made.
 func (p *Pepper) Current() uint32 { return p.current }
+
+// Seed returns a number that depends on the label and on nothing that readers of
+// the database know. It is the same on every API node and stays when the pepper
+// gets a new version.
+func (p *Pepper) Seed(label string) uint64 {
+	first := p.current
+	for v := range p.versions {
+		first = min(first, v)
+	}
+	sum, _ := p.mac(first, labelSeed, []byte(label))
+	return binary.BigEndian.Uint64(sum[:])
+}
 
 // CredentialHash is what is stored of a secret. The tenant is under the hash
 // so that a row moved to another tenant authenticates nobody.
@@ -260,7 +274,7 @@ func (a *Authenticator) principal(c *Credential, t *Tenant) (*Principal, error) 
 		// never wider.
 		return nil, Wrap(KindInternal, err, "the credential's record is not usable")
 	}
-	p := &Principal{Tenant: t, Project: c.Project, Credential: c.ID, Component: c.Component, Scopes: scopes}
+	p := &Principal{Tenant: t, Project: c.Project, Credential: c.ID, Component: c.Component, Scopes: scopes, Guard: c.Guard}
 	if _, existed := a.cache.Swap(c.ID, &authenticated{c, t, p}); !existed {
 		if a.cached.Add(1) > maxCachedPrincipals {
 			a.cache.Clear()

@@ -37,6 +37,8 @@ const (
 	KindWaitExceeded
 	KindApprovalRequired
 	KindStaleReplica
+	KindSecondFactor
+	KindCredentialSuspended
 	kindCount
 )
 
@@ -50,29 +52,31 @@ func Kinds() []Kind {
 }
 
 var kindNames = [kindCount]string{
-	KindInternal:           "internal",
-	KindMalformed:          "malformed",
-	KindTooLarge:           "too_large",
-	KindUnsupportedMedia:   "unsupported_media_type",
-	KindUnauthenticated:    "unauthenticated",
-	KindPermissionDenied:   "permission_denied",
-	KindNotFound:           "not_found",
-	KindConflict:           "conflict",
-	KindKeyDisabled:        "key_disabled",
-	KindPendingDeletion:    "pending_deletion",
-	KindPreconditionFailed: "revision",
-	KindDecryptionFailed:   "decryption_failed",
-	KindInvalidArgument:    "invalid_argument",
-	KindUnsatisfiable:      "unsatisfiable",
-	KindQuotaExceeded:      "quota_exceeded",
-	KindQuotaExhausted:     "quota_exhausted",
-	KindReducedCapacity:    "reduced_capacity",
-	KindHSMUnavailable:     "hsm_unavailable",
-	KindAuditUnavailable:   "audit_unavailable",
-	KindStoreUnavailable:   "store_unavailable",
-	KindWaitExceeded:       "wait_exceeded",
-	KindApprovalRequired:   "approval_required",
-	KindStaleReplica:       "stale_replica",
+	KindInternal:            "internal",
+	KindMalformed:           "malformed",
+	KindTooLarge:            "too_large",
+	KindUnsupportedMedia:    "unsupported_media_type",
+	KindUnauthenticated:     "unauthenticated",
+	KindPermissionDenied:    "permission_denied",
+	KindNotFound:            "not_found",
+	KindConflict:            "conflict",
+	KindKeyDisabled:         "key_disabled",
+	KindPendingDeletion:     "pending_deletion",
+	KindPreconditionFailed:  "revision",
+	KindDecryptionFailed:    "decryption_failed",
+	KindInvalidArgument:     "invalid_argument",
+	KindUnsatisfiable:       "unsatisfiable",
+	KindQuotaExceeded:       "quota_exceeded",
+	KindQuotaExhausted:      "quota_exhausted",
+	KindReducedCapacity:     "reduced_capacity",
+	KindHSMUnavailable:      "hsm_unavailable",
+	KindAuditUnavailable:    "audit_unavailable",
+	KindStoreUnavailable:    "store_unavailable",
+	KindWaitExceeded:        "wait_exceeded",
+	KindApprovalRequired:    "approval_required",
+	KindStaleReplica:        "stale_replica",
+	KindSecondFactor:        "second_factor_required",
+	KindCredentialSuspended: "credential_suspended",
 }
 
 // String is the kind's stable code, as clients and the journal see it.

@@ -28,6 +28,7 @@ const (
 	EventHotKey          EventType = "key.hot"
 	EventDecryptFailures EventType = "key.decrypt_failures"
 	EventDenials         EventType = "credential.denials"
+	EventSuspicious      EventType = "credential.suspicious"
 	EventRetries         EventType = "tenant.retries"
 	EventGateTrips       EventType = "pool.gate_trips"
 	EventPoolIdle        EventType = "pool.idle"
@@ -90,8 +91,10 @@ var eventTypes = []EventInfo{
 		Doc: "more than 20 calls a minute with a key could not decrypt what they were given"},
 	{Type: EventDenials, Severity: SeverityWarning, Fields: []string{"state", "api_node", "credential", "denials"},
 		Doc: "a credential asked more than 20 times in a minute for what it may not do or have"},
-	{Type: EventRetries, Severity: SeverityWarning, Fields: []string{"state", "api_node", "calls", "early"},
-		Doc: "more than a tenth of a tenant's calls of a minute came before the Retry-After that it was given was over"},
+	{Type: EventSuspicious, Severity: SeverityWarning, Fields: []string{"credential", "action", "signals", "text"},
+		Doc: "a credential was used in a way that is unusual for it: signals are names, text says them with numbers, action is what followed"},
+	{Type: EventRetries, Severity: SeverityWarning, Fields: []string{"state", "api_node", "calls", "early", "spike"},
+		Doc: "more than a tenth of a tenant's calls of a minute came before the Retry-After that it was given was over, or its calls came together when it was: spike times as many in that second as in others"},
 	{Type: EventGateTrips, Severity: SeverityWarning, Operators: true, Fields: []string{"state", "api_node", "domain", "trips"},
 		Doc: "utilisation came to the gate's hard line more than 3 times in an hour"},
 	{Type: EventPoolIdle, Severity: SeverityInfo, Operators: true, Fields: []string{"state", "api_node", "domain", "percent"},

@@ -98,7 +98,8 @@ func (e *Entry) row() (StoredRevision, bool) {
 		return StoredRevision{Object: RowOfPolicy}, true
 	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		r.Object = RowOfTenant
-	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
+	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke,
+		OpClearCredential, OpEnrolCode, OpProveCredential, OpKeeperFlag:
 		r.Object = RowOfCredential
 	case OpCreateWebhook, OpDeleteWebhook:
 		r.Object = RowOfWebhook

@@ -71,6 +71,8 @@ const (
 	OpReadCredential   Op = "read-credential"
 	OpRotateCredential Op = "rotate-credential"
 	OpRevokeCredential Op = "revoke-credential"
+	OpClearCredential  Op = "clear-credential"    // ends a flag of it
+	OpEnrolCode        Op = "enrol-one-time-code" // of a credential
 	OpReadNodes        Op = "read-nodes"
 	OpSetNodeMode      Op = "set-node-mode"
 	OpTestNode         Op = "test-node"
@@ -116,6 +118,8 @@ const (
 	OpLogin    Op = "login"
 	OpReadSelf Op = "read-self" // his token, the mounts that he has
 	OpLogout   Op = "logout"
+	// OpProveCredential: a second factor lets his flagged credential go on.
+	OpProveCredential Op = "prove-credential"
 )
 
 // The operations on routes over providers.
@@ -136,11 +140,12 @@ const (
 
 	OpKeeperRotate  Op = "keeper-rotate"
 	OpKeeperDestroy Op = "keeper-destroy"
-	OpKeeperRevoke  Op = "keeper-revoke" // a credential of a deleted tenant
-	OpKeeperErase   Op = "keeper-erase"  // ends the erasure of a deleted tenant
-	OpKeeperShred   Op = "keeper-shred"  // notes that no copy of it can be opened
-	OpFoundOld      Op = "found-old"     // a row that is older than it was
-	OpRestore       Op = "restore"       // changes are made again in a restored database
+	OpKeeperRevoke  Op = "keeper-revoke"          // a credential of a deleted tenant
+	OpKeeperFlag    Op = "keeper-flag-credential" // a credential that is suspicious
+	OpKeeperErase   Op = "keeper-erase"           // ends the erasure of a deleted tenant
+	OpKeeperShred   Op = "keeper-shred"           // notes that no copy of it can be opened
+	OpFoundOld      Op = "found-old"              // a row that is older than it was
+	OpRestore       Op = "restore"                // changes are made again in a restored database
 )
 
 // What is done about a domain's roots, outside of any request.
@@ -263,6 +268,8 @@ var ops = []OpInfo{
 	{Op: OpReadCredential, Class: ClassRead, Family: "tenant"},
 	{Op: OpRotateCredential, Class: ClassManage, Family: "tenant", Changes: true, TwoOperators: true},
 	{Op: OpRevokeCredential, Class: ClassDestroy, Family: "tenant", Changes: true},
+	{Op: OpClearCredential, Class: ClassManage, Family: "tenant", Changes: true},
+	{Op: OpEnrolCode, Class: ClassManage, Family: "tenant", Changes: true},
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
 	{Op: OpReadQuotas, Class: ClassRead, Family: "operator"},
 	{Op: OpCreateWebhook, Class: ClassCreate, Family: "tenant", Changes: true},
@@ -293,6 +300,7 @@ var ops = []OpInfo{
 	{Op: OpLogin, Class: ClassRead, Family: "self"},
 	{Op: OpReadSelf, Class: ClassRead, Family: "self"},
 	{Op: OpLogout, Class: ClassRead, Family: "self"},
+	{Op: OpProveCredential, Class: ClassManage, Family: "self", Changes: true},
 	{Op: OpPutRoute, Class: ClassManage, Family: "route", Changes: true},
 	{Op: OpReadRoute, Class: ClassRead, Family: "route"},
 	{Op: OpListRoutes, Class: ClassRead, Family: "route"},
@@ -305,6 +313,7 @@ var ops = []OpInfo{
 	{Op: OpKeeperRotate, Class: ClassManage, Family: "keeper", Changes: true, PerKey: true},
 	{Op: OpKeeperDestroy, Class: ClassDestroy, Family: "keeper", Changes: true, PerKey: true},
 	{Op: OpKeeperRevoke, Class: ClassDestroy, Family: "keeper", Changes: true},
+	{Op: OpKeeperFlag, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpKeeperErase, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpKeeperShred, Class: ClassDestroy, Family: "keeper", Changes: true},
 	{Op: OpFoundOld, Class: ClassRead, Family: "keeper"},

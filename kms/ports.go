@@ -97,6 +97,7 @@ type CredentialChange struct {
 	Scopes  []string           // replaces all when not nil
 	Secrets []CredentialSecret // replaces the live secrets when not nil
 	Revoked *time.Time         // cannot be taken back
+	Guard   *Guard             // replaces it when not nil
 }
 
 // SystemSecrets stores the service's own sealed secrets by name and version

@@ -19,6 +19,7 @@ type Principal struct {
 	Component  string // which consumer inside the tenant; "" when none was given
 	Subject    string // a verified subject; "" for plain credentials
 	Scopes     Scopes
+	Guard      *Guard // nil: nothing was ever known against the credential
 }
 
 // Operator tells whether the principal belongs to the system tenant.
@@ -347,6 +348,9 @@ type Credential struct {
 	// uses were stored; zero: never.
 	LastUsed    time.Time
 	LastAddress string
+	// Guard is what is known against it; nil: nothing ever was, and no key of
+	// one-time codes is enrolled.
+	Guard *Guard
 }
 
 // CredentialSecret is one live secret of a credential; there are at most two,

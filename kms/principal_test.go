@@ -42,7 +42,7 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 		{"destruction is its own", acme, []string{"key:destroy"}, []kms.Op{kms.OpDeleteKey, kms.OpCancelDel, kms.OpDestroyVersion, kms.OpCancelDestroy}},
 		{"tenant administration", acme, []string{"tenant:admin"}, []kms.Op{
 			kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
-			kms.OpRotateCredential, kms.OpRevokeCredential,
+			kms.OpRotateCredential, kms.OpRevokeCredential, kms.OpClearCredential, kms.OpEnrolCode,
 			kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
@@ -180,7 +180,7 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		kms.OpDescribeKey, kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest}
 	elsewhere := []kms.Op{kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest} // act on no key
 	administration := []kms.Op{kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
-		kms.OpRotateCredential, kms.OpRevokeCredential,
+		kms.OpRotateCredential, kms.OpRevokeCredential, kms.OpClearCredential, kms.OpEnrolCode,
 		kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants}
 	for _, c := range []struct {
 		role    string

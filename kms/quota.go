@@ -41,7 +41,53 @@ type QuotaAccount struct {
 	Stored                []QuotaStored
 
 	Admitted, Refused uint64 // requests, since the service started
+
+	Retries RetryContract
 }
+
+// RetryContract is how a tenant obeyed Retry-After in the last one to two minutes,
+// as one API node saw it. All clients of the tenant are counted together, so
+// the numbers are bounds from above; of one that never came too early nor just in
+// time they are 0.
+type RetryContract struct {
+	Calls, Early int // its requests, and those before their Retry-After was over
+	// Spike is how many times as many came in the second after a Retry-After as
+	// in others; 0: too few did to tell.
+	Spike int
+}
+
+// The lines of the contract.
+const (
+	RetryLine  = 100 // thousandths of calls that come too early
+	RetryCalls = 100 // that tell something of it
+	SpikeLine  = 5   // times
+)
+
+// Share is the part of the requests that came too early, in thousandths.
+func (r *RetryContract) Share() int {
+	if r.Calls == 0 {
+		return 0
+	}
+	return r.Early * 1000 / r.Calls
+}
+
+// Note says what a tenant should change, "" for nothing.
+func (r *RetryContract) Note() string {
+	switch early := r.Calls >= RetryCalls && r.Share() > RetryLine; {
+	case early && r.Spike >= SpikeLine:
+		return noteEarly + ", and " + noteSpike
+	case early:
+		return noteEarly
+	case r.Spike >= SpikeLine:
+		return noteSpike
+	}
+	return ""
+}
+
+const (
+	noteEarly = "many calls come before their Retry-After is over: wait for it, each of them costs a tenth of a credit"
+	noteSpike = "many calls come together when a Retry-After ends: add a random part to the wait"
+)
 
 // QuotaTotal is a total of a day or a month.
 type QuotaTotal struct {

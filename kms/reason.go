@@ -23,6 +23,8 @@ const (
 	UnitPartialSlots Unit = "thousandths of a slot"
 	UnitThousandths  Unit = "thousandths"
 	UnitTime         Unit = "ns"
+	UnitNetworks     Unit = "networks"
+	UnitTimes        Unit = "times"
 )
 
 // The codes of what requests wait for at the entrance of the HSMs, and of why
@@ -48,6 +50,9 @@ type ReasonInfo struct {
 	// Advice is what can be done about it.
 	Advice string
 }
+
+// adviceTheft is what to do about signals of abuse.
+const adviceTheft = "find out who uses the credential: rotate it when it is stolen, clear it when all is in order"
 
 // reasons are those of the quota and those of the scheduler. What a project, a
 // credential and a key can have too stands here once, as TENANT_.
@@ -105,6 +110,19 @@ var reasons = []ReasonInfo{
 	{ReasonWaitTooLong, UnitTime, "the expected wait of {need} is longer than the {limit} that the request may wait",
 		"come back when Retry-After says, or allow a longer wait by the urgency or the deadline"},
 	{ReasonCapacity, UnitCreditRate, "the HSMs can keep no more promises: {have} of {limit} credits/s are left to sell and this adds {need}", "sell less, add HSMs, or force it"},
+	{ReasonThrottled, UnitNone, "the credential was used in an unusual way, and gets a part of the tenant's rate only", "find out who uses it; an administrator of the tenant can clear it"},
+	{ReasonSecondFactor, UnitNone, "the credential was used in an unusual way, and needs a second factor beside it",
+		"send Sluice-Second-Credential or Sluice-One-Time-Code, or have an administrator of the tenant clear it"},
+	{ReasonFactorWrong, UnitNone, "the second factor was not right", "send another one; a code is good once"},
+	{ReasonFactorTries, UnitNone, "too many one-time codes of the credential were wrong", "wait, send another credential as Sluice-Second-Credential, or have an administrator of the tenant clear it"},
+	{ReasonSuspended, UnitNone, "the credential was used in an unusual way, and is suspended", "find out who uses it; an administrator of the tenant can clear it"},
+	{"ABUSE_NEW_NETWORKS", UnitNetworks, "in a minute, {need} networks called that the credential does not usually call from, of {limit} at most before", adviceTheft},
+	{"ABUSE_ADDRESSES", UnitNetworks, "the calls were spread as over {need} networks, of {limit} at most before", adviceTheft},
+	{"ABUSE_CLIENT", UnitThousandths, "{need} of the calls came from client software that the credential is not used with, of {limit} at most before", adviceTheft},
+	{"ABUSE_OPERATIONS", UnitThousandths, "the operations were {need} unlike the usual ones, of {limit} at most before", adviceTheft},
+	{"ABUSE_SIZE", UnitTimes, "the sizes of what was sent differed {need} times from the usual ones, of {limit} times at most before", adviceTheft},
+	{"ABUSE_DENIALS", UnitThousandths, "{need} of the calls were denied, of {limit} at most before", adviceTheft},
+	{"ABUSE_RETRIES", UnitThousandths, "{need} of the calls came before their Retry-After was over, of {limit} at most before", adviceTheft},
 	{ReasonWaitExceeded, UnitTime, "no slot became free in the {limit} that the request may wait", "come back when Retry-After says, or allow a longer wait"},
 }
 

@@ -65,7 +65,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundPolicy(ctx, e)
 	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		return s.foundTenant(ctx, e)
-	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke:
+	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke,
+		OpClearCredential, OpEnrolCode, OpProveCredential, OpKeeperFlag:
 		return s.foundCredential(ctx, e)
 	case OpCreateWebhook, OpDeleteWebhook:
 		return s.foundWebhook(ctx, e)

@@ -66,6 +66,9 @@ type Service struct {
 	watches     *watchHub
 	events      Events
 
+	abuseRules func(*Tenant) AbuseRules
+	guards     guardBook
+
 	probes  EndpointProbes
 	trials  KeyTrials
 	toTry   chan keyTrial
@@ -130,6 +133,7 @@ type Config struct {
 	SecretTimes func() SecretTimes // nil: the defaults
 	RouteRules  func() RouteRules  // nil: the defaults
 	Events      Events
+	AbuseRules  func(*Tenant) AbuseRules // nil: flags lead to alerts only
 	Routes      ProviderRoutes
 	Probes      EndpointProbes
 	KeyTrials   KeyTrials // nil: no key is tried out
@@ -163,7 +167,7 @@ func NewService(c Config) *Service {
 		nonces: newNonceMeter(c.Lifecycle), rotations: make(chan DueKey, keeperQueue),
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
-		secrets: c.Secrets, policyTimes: c.SecretTimes, policyRules: c.RouteRules, dataKeys: newDataKeyCache(), events: c.Events,
+		secrets: c.Secrets, policyTimes: c.SecretTimes, policyRules: c.RouteRules, dataKeys: newDataKeyCache(), events: c.Events, abuseRules: c.AbuseRules,
 		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
 	}
 	s.watches = newWatchHub(s)
@@ -197,6 +201,9 @@ type task struct {
 	// replay says that the change was made before: it is authorised, priced
 	// as a read and recorded, and nothing is done.
 	replay bool
+	// free says that no quota is asked: what is done against a tenant's own
+	// traffic cannot be held up by it.
+	free bool
 	// allowed overrides Principal.Allowed, for acts on another tenant.
 	allowed func(t *Ticket) bool
 	// act says what two operators have to agree on; nil of it: nothing. Tasks
@@ -240,6 +247,11 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 			err = panicError(p)
 		}
 	}()
+	if t.By != nil && !t.unguarded {
+		if err := s.checkGuard(ctx, t); err != nil {
+			return err
+		}
+	}
 	if k.op.Info().PerKey && !k.replay {
 		key, err := s.lookup(ctx, t.By, k.ref)
 		if err != nil {
@@ -256,10 +268,12 @@ func (s *Service) travel(ctx context.Context, t *Ticket, k *task) (err error) {
 			return err
 		}
 	}
-	err = s.admit(t, k)
-	t.Passed(StepAdmit, s.clock)
-	if err != nil {
-		return err
+	if !k.free {
+		err = s.admit(t, k)
+		t.Passed(StepAdmit, s.clock)
+		if err != nil {
+			return err
+		}
 	}
 	if t.DryRun || k.replay {
 		return nil
@@ -347,6 +361,9 @@ func (s *Service) admit(t *Ticket, k *task) error {
 		return err
 	}
 	t.reservation, t.admitted, t.Cost = reservation, true, reservation.Cost
+	if t.By.throttled(s.clock()) {
+		s.guards.charge(t.By.Credential, t.Cost)
+	}
 	if reservation.PolicyVersion != 0 {
 		t.PolicyVersion = reservation.PolicyVersion
 	}
@@ -447,7 +464,7 @@ func (s *Service) conclude(ctx context.Context, t *Ticket, err, jerr error) erro
 	switch {
 	case t.admitted:
 		s.quota.Settle(t.reservation, t.Settled)
-	case t.By != nil && err != nil && (KindOf(err) == KindPermissionDenied || KindOf(err) == KindNotFound || t.Op == OpBatch):
+	case t.By != nil && err != nil && (penalised(KindOf(err)) || t.Op == OpBatch):
 		// Refusals before admission are not free, so that trying out ids and
 		// scopes, or sending what is only read, wears out the credential that
 		// does.
@@ -463,6 +480,15 @@ func (s *Service) conclude(ctx context.Context, t *Ticket, err, jerr error) erro
 	s.keep(t, err, now)
 	s.observer.Request(t, err)
 	return err
+}
+
+// penalised tells whether a refusal before admission costs its credential.
+func penalised(k Kind) bool {
+	switch k {
+	case KindPermissionDenied, KindNotFound, KindSecondFactor, KindCredentialSuspended:
+		return true
+	}
+	return false
 }
 
 // settlement decides what a request is charged: everything when it ran, a

@@ -2,6 +2,7 @@ package kms
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/netip"
 	"slices"
@@ -32,6 +33,11 @@ type Ticket struct {
 	// Approval is that of the act: the one that the caller names, or the one
 	// that this request asked for. Zero: none.
 	Approval uuid.UUID
+	// Second verifies the second credential that the request carries, nil:
+	// none. It is asked only when the caller has to prove himself. OneTimeCode is
+	// the code that it carries, "": none.
+	Second      func(context.Context) (*Principal, error)
+	OneTimeCode string
 
 	Op        Op
 	Resource  string    // id of the object acted on other than a key
@@ -70,6 +76,8 @@ type Ticket struct {
 	reservation Reservation
 	admitted    bool
 	ran         bool // a device was asked: the outcome may be known or not
+
+	unguarded bool // the service's own, about a flagged caller
 
 	item  bool  // of a batch, which records and concludes it
 	ended ended // of such, from close on

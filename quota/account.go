@@ -36,7 +36,7 @@ func (e *Engine) Account(of *kms.Tenant) kms.QuotaAccount {
 		Month: kms.QuotaTotal{Used: a.MonthUsed, Max: a.MonthMax, Soft: int64(a.MonthUsed) >= line(a.MonthMax), Resets: a.MonthEnds},
 		Pool:  a.Pool, PoolMax: a.PoolMax, Lowered: a.Lowered,
 		Bytes: a.Bytes, BytesMax: a.BytesMax, InFlight: a.InFlight, InFlightMax: a.MaxFlight,
-		Admitted: a.Admitted, Refused: a.Refused,
+		Admitted: a.Admitted, Refused: a.Refused, Retries: s.retryContract(t, now.ns),
 	}
 	for _, p := range a.Packs {
 		account.Packs = append(account.Packs, kms.QuotaPack{ID: p.ID, Left: p.Left, Expires: p.Expires})

@@ -3,6 +3,8 @@ package quota
 import (
 	"time"
 	"uuid"
+
+	"github.com/sluice-kms/sluice/kms"
 )
 
 // HotKey is a key whose hot-spot breaker is open.
@@ -42,18 +44,33 @@ func (key *keyState) cold(now int64) bool {
 	return key.hotSpot.state == breakerClosed || now >= key.hotSpot.until+rules.window
 }
 
-// lately counts requests, and those of them that came too early, of the last
-// one to two minutes.
+// lately counts requests, those of them that came too early, and those that came
+// just when a Retry-After ended, of the last one to two minutes.
 type lately struct {
-	minute       int32     // the present one
-	calls, early [2]uint32 // of the present and the last minute
+	minute  int32      // the present one
+	end     int64      // ns, the end of a Retry-After that was counted last
+	present minuteRate // of it
+	last    minuteRate // of the one before
 }
 
-func (l *lately) count(now int64, early bool) {
+// minuteRate counts the requests of a minute.
+type minuteRate struct {
+	calls, early, returned uint32
+	ends                   uint32 // of Retry-Afters, that returned are about
+}
+
+func (l *lately) count(now, until int64, a arrival) {
 	l.turn(now)
-	l.calls[0]++
-	if early {
-		l.early[0]++
+	l.present.calls++
+	switch a {
+	case tooEarly:
+		l.present.early++
+	case atTheEnd:
+		l.present.returned++
+		if l.end != until {
+			l.end = until
+			l.present.ends++
+		}
 	}
 }
 
@@ -64,33 +81,66 @@ func (l *lately) turn(now int64) {
 	case 0:
 		return
 	case 1:
-		l.calls, l.early = [2]uint32{0, l.calls[0]}, [2]uint32{0, l.early[0]}
+		l.present, l.last = minuteRate{}, l.present
 	default:
-		l.calls, l.early = [2]uint32{}, [2]uint32{}
+		l.present, l.last = minuteRate{}, minuteRate{}
 	}
 	l.minute = minute
 }
 
-func (l *lately) sum(now int64) Retrying {
+func (l *lately) sum(now int64) (r Retrying) {
 	l.turn(now)
-	return Retrying{Calls: int(l.calls[0]) + int(l.calls[1]), Early: int(l.early[0]) + int(l.early[1])}
+	r.Calls = int(l.present.calls) + int(l.last.calls)
+	r.Early = int(l.present.early) + int(l.last.early)
+	r.Spike = spike(l.present.add(&l.last), time.Duration(now%int64(time.Minute)))
+	return r
 }
 
-// came counts a request of a tenant. Only a tenant that came too early has
-// counts of its own, for as long as it does: most never do, and there are
-// many. The shard's lock is held.
+func (m minuteRate) add(o *minuteRate) minuteRate {
+	return minuteRate{m.calls + o.calls, m.early + o.early, m.returned + o.returned, m.ends + o.ends}
+}
+
+// fewReturned is how many requests must have come at the end of Retry-Afters to
+// tell whether they come as a spike.
+const fewReturned = 50
+
+// spike is how many times as many requests came in the seconds after a
+// Retry-After as in others, of a minute and what has passed of another one; 0 when
+// too few did to tell.
+func spike(m minuteRate, passed time.Duration) int {
+	if m.returned < fewReturned || m.ends == 0 {
+		return 0
+	}
+	other := float64(max(m.calls-m.returned, 1)) / max((time.Minute+passed).Seconds()-float64(m.ends), 1)
+	return int(float64(m.returned) / float64(m.ends) / max(other, 1))
+}
+
+// came counts a request of a tenant. Only a tenant that came too early, or at
+// the end of a Retry-After, has counts of its own, for as long as it does: most
+// never do, and there are many. The shard's lock is held.
 func (s *engineShard) came(t *tenant, now int64) {
-	early := t.retries.came(now)
-	s.lately.count(now, early)
+	a := t.retries.came(now)
+	s.lately.count(now, t.retries.until, a)
 	own := s.early[t]
 	if own == nil {
-		if !early {
+		if a == atWill {
 			return
 		}
 		own = new(lately)
 		s.early[t] = own
 	}
-	own.count(now, early)
+	own.count(now, t.retries.until, a)
+}
+
+// retryContract is how a tenant obeyed Retry-After lately. The shard's lock is
+// held.
+func (s *engineShard) retryContract(t *tenant, now int64) kms.RetryContract {
+	own := s.early[t]
+	if own == nil {
+		return kms.RetryContract{}
+	}
+	r := own.sum(now)
+	return kms.RetryContract{Calls: r.Calls, Early: r.Early, Spike: r.Spike}
 }
 
 // Retrying is how a tenant obeyed Retry-After in the last one to two minutes.
@@ -99,11 +149,15 @@ type Retrying struct {
 	// Calls are its requests since the first early one, Early those that came
 	// before the Retry-After that it was given was over.
 	Calls, Early int
+	// Spike is how many times as many came in the second after a Retry-After as
+	// in others; 0: too few did to tell.
+	Spike int
 }
 
 // Retrying returns the tenants that had a number of calls and of those more
-// than a share, in thousandths, of early ones, and the sum over all tenants. It
-// costs what there are of tenants that came too early.
+// than a share, in thousandths, of early ones, or that came back in spikes, and
+// the sum over all tenants. It costs what there are of tenants that came too
+// early.
 func (e *Engine) Retrying(calls, share int) (list []Retrying, all Retrying) {
 	for i := range e.shards {
 		s := &e.shards[i]
@@ -114,11 +168,11 @@ func (e *Engine) Retrying(calls, share int) (list []Retrying, all Retrying) {
 		all.Early += sum.Early
 		for t, own := range s.early {
 			r := own.sum(now)
-			if r.Early == 0 {
+			if r.Early == 0 && own.present.returned+own.last.returned == 0 {
 				delete(s.early, t)
 				continue
 			}
-			if r.Calls >= calls && r.Early*permille > r.Calls*share {
+			if r.Calls >= calls && (r.Early*permille > r.Calls*share || r.Spike >= kms.SpikeLine) {
 				r.Tenant = t.id
 				list = append(list, r)
 			}

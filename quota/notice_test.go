@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"errors"
 	"testing"
 	"time"
 	"uuid"
@@ -85,5 +86,74 @@ func TestRetryingTenantsAreThoseOfTheLastMinutes(t *testing.T) {
 		if n := len(e.shards[i].early); n != 0 {
 			t.Errorf("%d tenants are kept", n)
 		}
+	}
+}
+
+// What a tenant reads of its retries is what is counted, and tells what to do.
+func TestTheAccountTellsHowRetryAfterIsObeyed(t *testing.T) {
+	e := newTestEngine(t, kms.TierFree, nil)
+	retries := func() kms.RetryContract { return e.Account(e.tenant).Retries }
+	if r := retries(); r != (kms.RetryContract{}) || r.Note() != "" {
+		t.Errorf("before: %+v", r)
+	}
+	for range 300 {
+		if r, err := e.AdmitRequest(e.costing(10)); err == nil {
+			e.Settle(r, settledInFull(r))
+		}
+	}
+	r := retries()
+	list, _ := e.Retrying(kms.RetryCalls, kms.RetryLine)
+	if len(list) != 1 || r.Calls != list[0].Calls || r.Early != list[0].Early || r.Share() <= kms.RetryLine || r.Note() != "many calls come before their Retry-After is over: wait for it, each of them costs a tenth of a credit" {
+		t.Errorf("%+v %q, told are %+v", r, r.Note(), list)
+	}
+	e.clock.pass(3 * time.Minute)
+	if r := retries(); r.Note() != "" || r.Early != 0 {
+		t.Errorf("minutes later: %+v", r)
+	}
+}
+
+// Clients that all wait for exactly as long as the last of them was told come
+// together; those that spread do not.
+func TestCallsThatComeTogetherWhenARetryAfterEndsAreASpike(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spread time.Duration
+		spike  bool
+	}{"together": {time.Millisecond, true}, "spread over a minute": {300 * time.Millisecond, false}} {
+		t.Run(name, func(t *testing.T) {
+			e := newTestEngine(t, kms.TierFree, nil)
+			call := func() time.Duration {
+				r, err := e.AdmitRequest(e.costing(10))
+				if err == nil {
+					e.Settle(r, settledInFull(r))
+					return 0
+				}
+				refusal, _ := errors.AsType[*kms.Error](err)
+				return refusal.RetryAfter
+			}
+			for range 60 { // the burst
+				call()
+			}
+			told := call()
+			if told == 0 {
+				t.Fatal("nobody was refused")
+			}
+			e.clock.pass(told)
+			for range 200 {
+				if again := call(); again > 0 {
+					// These are told anew and wait for that.
+					e.clock.pass(again)
+				}
+				e.clock.pass(tt.spread)
+			}
+			r := e.Account(e.tenant).Retries
+			t.Logf("%+v", r)
+			if spike := r.Spike >= kms.SpikeLine; spike != tt.spike {
+				t.Errorf("%+v", r)
+			}
+			list, _ := e.Retrying(kms.RetryCalls, kms.RetryLine)
+			if (len(list) == 1) != tt.spike || (r.Note() != "") != tt.spike {
+				t.Errorf("told are %+v, %q", list, r.Note())
+			}
+		})
 	}
 }

@@ -32,6 +32,8 @@ type Policy struct {
 	Freshness    FreshnessRules   `json:"freshness"`
 	Secrets      SecretRules      `json:"secrets"`
 	Alerts       AlertLines       `json:"alerts"`
+	// Abuse is what follows of suspicious credentials; nil: what Sluice comes with.
+	Abuse *AbusePolicy `json:"abuse,omitzero"`
 
 	// Tenants overrides the tier of single tenants.
 	Tenants map[uuid.UUID]*TenantPolicy `json:"tenants,omitzero"`
@@ -225,6 +227,8 @@ type TenantPolicy struct {
 	Projects    map[string]*ScopeLimits    `json:"projects,omitzero"`
 	Credentials map[uuid.UUID]*ScopeLimits `json:"credentials,omitzero"`
 	Keys        map[uuid.UUID]*ScopeLimits `json:"keys,omitzero"`
+	// AbuseAction is what follows of its suspicious credentials; nil: as of all.
+	AbuseAction *kms.AbuseAction `json:"abuse_action,omitzero" oneof:"alert throttle second_factor suspend"`
 }
 
 // TierOverride has the fields of TierLimits that can be set for one tenant.

@@ -48,6 +48,7 @@ func DefaultPolicy() *Policy {
 			UtilisationLowPercent: 60, UtilisationHighPercent: 85, UtilisationMinutes: 15, OverloadPercent: 95, OverloadMinutes: 1,
 			RetryPercent: 10, JournalLagSeconds: 10, DecryptFailuresPerMin: 20, SuccessPermyriad: 9950,
 		},
+		Abuse: defaultAbuse(),
 	}
 }
 

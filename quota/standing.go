@@ -3,6 +3,7 @@ package quota
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/sluice-kms/sluice/kms"
 )
@@ -16,13 +17,30 @@ type retries struct {
 	early uint64
 }
 
-// came counts a request and tells whether it came too early.
-func (r *retries) came(now int64) bool {
-	early := now < r.until
-	if early {
+// returnTime is for how long after the end of a Retry-After requests count as
+// those that waited for it: its whole seconds are drawn so that not all of them
+// come in one.
+const returnTime = int64(time.Second)
+
+// arrival is how a request came, seen from the last Retry-After of its tenant.
+type arrival uint8
+
+const (
+	atWill arrival = iota
+	tooEarly
+	atTheEnd // in the second after it
+)
+
+// came counts a request and tells how it came.
+func (r *retries) came(now int64) arrival {
+	switch {
+	case now < r.until:
 		r.early++
+		return tooEarly
+	case r.until > 0 && now < r.until+returnTime:
+		return atTheEnd
 	}
-	return early
+	return atWill
 }
 
 // told notes what a refusal said. That a lease is on its way is waited for by

@@ -23,8 +23,8 @@ const (
 
 	gateTripsLine = 3 // an hour
 
-	retryLine  = 100 // thousandths of a tenant's calls
-	retryCalls = 100 // that tell something of it, a minute
+	retryLine  = kms.RetryLine
+	retryCalls = kms.RetryCalls
 
 	decryptLine = 20 // a minute
 	deniedLine  = 20 // a minute
@@ -51,10 +51,12 @@ type Pool struct {
 type Key struct{ Tenant, Key uuid.UUID }
 
 // Retrying is a tenant of whose calls of the last minute a part came before the
-// Retry-After that it was given was over.
+// Retry-After that it was given was over, or together when it was: Spike times as
+// many as at other times.
 type Retrying struct {
 	Tenant       uuid.UUID
 	Calls, Early int
+	Spike        int
 }
 
 // Sources are what Alarms looks at. All are required.
@@ -123,7 +125,7 @@ func (a *Alarms) Look(now time.Time) {
 	retrying, _ := a.from.Retrying(retryCalls, retryLine)
 	for _, r := range retrying {
 		holds = append(holds, condition{occurrence: occurrence{kms.EventRetries, r.Tenant, ""},
-			fields: []kms.EventField{number("calls", int64(r.Calls)), number("early", int64(r.Early))}})
+			fields: []kms.EventField{number("calls", int64(r.Calls)), number("early", int64(r.Early)), number("spike", int64(r.Spike))}})
 	}
 	for _, f := range a.from.Failing.Keys.More(now, decryptLine) {
 		holds = append(holds, condition{occurrence: occurrence{kms.EventDecryptFailures, f.Tenant, f.Object.String()},

@@ -81,7 +81,7 @@ func TestAlarmIsToldOnceWhenItBeginsAndOnceWhenItIsOver(t *testing.T) {
 	}
 	from.Retrying = func(calls, share int) ([]Retrying, Retrying) {
 		if retrying && calls == 100 && share == 100 {
-			return []Retrying{{tenant, 200, 21}}, Retrying{}
+			return []Retrying{{tenant, 200, 21, 7}}, Retrying{}
 		}
 		return nil, Retrying{}
 	}
@@ -95,7 +95,7 @@ func TestAlarmIsToldOnceWhenItBeginsAndOnceWhenItIsOver(t *testing.T) {
 		"hot key":  {on: &hot, begin: "key.hot begin " + key.String(), end: "key.hot end " + key.String(), aboutTenant: true},
 		"lag":      {on: &late, begin: "journal.lag begin 11", end: "journal.lag end"},
 		"oversold": {on: &oversold, begin: "capacity.oversold begin 81 80", end: "capacity.oversold end"},
-		"retries":  {on: &retrying, begin: "tenant.retries begin 200 21", end: "tenant.retries end", aboutTenant: true},
+		"retries":  {on: &retrying, begin: "tenant.retries begin 200 21 7", end: "tenant.retries end", aboutTenant: true},
 	} {
 		*of.on = true
 		a.Look(now)

@@ -12,7 +12,7 @@ import (
 
 const (
 	joinSecrets = `SELECT c.tenant, c.id, c.project, c.name, c.component, c.scopes, c.networks, c.created, c.expires,
-			c.revoked, c.revision, c.last_used, c.last_address, c.mac, c.mac_version,
+			c.revoked, c.revision, c.last_used, c.last_address, c.guard, c.mac, c.mac_version,
 			s.credential, s.hash, s.pepper_version, s.created, s.expires
 		FROM credentials c LEFT JOIN credential_secrets s ON s.tenant = c.tenant AND s.credential = c.id `
 
@@ -29,7 +29,7 @@ const (
 	insertCredential = `INSERT INTO credentials (tenant, id, project, name, component, scopes, networks, created,
 			expires, revoked, revision, mac, mac_version)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
-	updateCredential = `UPDATE credentials SET revoked = $4, revision = $5, mac = $6, mac_version = $7, scopes = $8
+	updateCredential = `UPDATE credentials SET revoked = $4, revision = $5, mac = $6, mac_version = $7, scopes = $8, guard = $9
 		WHERE tenant = $1 AND id = $2 AND revision = $3`
 	touchCredential = `UPDATE credentials SET last_used = $3, last_address = $4
 		WHERE tenant = $1 AND id = $2 AND (last_used IS NULL OR last_used < $3)`
@@ -71,7 +71,7 @@ func (r *credentialRows) scan(rows pgx.Rows) error {
 	var secretOf keystore.Bytes
 	err := rows.Scan(idColumn{&c.Tenant}, idColumn{&c.ID}, &c.Project, &c.Name, &c.Component, &c.Scopes, &c.Networks,
 		timeColumn{&c.Created}, timeColumn{&c.Expires}, timeColumn{&c.Revoked}, &c.Revision, timeColumn{&c.LastUsed},
-		&c.LastAddress, &c.Code.MAC, &c.Code.Version,
+		&c.LastAddress, &c.Guard, &c.Code.MAC, &c.Code.Version,
 		idColumn{&secretOf}, &s.Hash, &s.PepperVersion, timeColumn{&s.Created}, timeColumn{&s.Expires})
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (db *DB) UpdateCredential(ctx context.Context, p keystore.UpdateCredentialP
 	c := &p.Credential
 	return db.write(ctx, c.Tenant, func(tx transaction) error {
 		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, id(c.Tenant), id(c.ID), c.Revision-1,
-			maybeMoment(c.Revoked), c.Revision, c.Code.MAC, codeVersion(c.Code), c.Scopes)
+			maybeMoment(c.Revoked), c.Revision, c.Code.MAC, codeVersion(c.Code), c.Scopes, c.Guard)
 		if err != nil {
 			return err
 		}

@@ -51,6 +51,8 @@ var largeTables = map[string]string{
 	"credential_secrets": `INSERT INTO credential_secrets (tenant, credential, position, hash, pepper_version, created)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 0, decode(repeat('00', 32), 'hex'), 1, now()
 		FROM generate_series(1, $1) i`,
+	"credential_baselines": `INSERT INTO credential_baselines (tenant, credential, document, stored)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '\x01', now() FROM generate_series(1, $1) i`,
 	"idempotency": `INSERT INTO idempotency (tenant, credential, claim, fingerprint, state, resource, secret, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '\x01', decode(repeat('00', 32), 'hex'), 'IN_FLIGHT', '', false,
 			now() + i * interval '1 second' FROM generate_series(1, $1) i`,

@@ -11,7 +11,7 @@ import (
 
 const (
 	joinSecrets = `SELECT c.tenant, c.id, c.project, c.name, c.component, c.scopes, c.networks, c.created, c.expires,
-			c.revoked, c.revision, c.last_used, c.last_address, c.mac,
+			c.revoked, c.revision, c.last_used, c.last_address, c.guard, c.mac,
 			c.mac_version, s.credential, s.hash, s.pepper_version, s.created, s.expires
 		FROM credentials c LEFT JOIN credential_secrets s ON s.tenant = c.tenant AND s.credential = c.id `
 
@@ -27,7 +27,7 @@ const (
 	insertCredential = `INSERT INTO credentials (tenant, id, project, name, component, scopes, networks, created,
 			expires, revoked, revision, mac, mac_version)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateCredential = `UPDATE credentials SET scopes = ?, revoked = ?, revision = ?, mac = ?, mac_version = ?
+	updateCredential = `UPDATE credentials SET scopes = ?, revoked = ?, revision = ?, mac = ?, mac_version = ?, guard = ?
 		WHERE tenant = ? AND id = ? AND revision = ?`
 	touchCredential = `UPDATE credentials SET last_used = ?3, last_address = ?4
 		WHERE tenant = ?1 AND id = ?2 AND (last_used IS NULL OR last_used < ?3)`
@@ -75,7 +75,7 @@ func (db *DB) queryCredentials(ctx context.Context, query string, args ...any) (
 		var s keystore.SecretRow
 		var secretOf keystore.Bytes
 		err := rows.Scan(&c.Tenant, &c.ID, &c.Project, &c.Name, &c.Component, &c.Scopes, &c.Networks, &c.Created,
-			&c.Expires, &c.Revoked, &c.Revision, &c.LastUsed, &c.LastAddress, &c.Code.MAC, &c.Code.Version,
+			&c.Expires, &c.Revoked, &c.Revision, &c.LastUsed, &c.LastAddress, &c.Guard, &c.Code.MAC, &c.Code.Version,
 			&secretOf, &s.Hash, &s.PepperVersion, &s.Created, &s.Expires)
 		if err != nil {
 			return err
@@ -110,7 +110,7 @@ func (db *DB) UpdateCredential(ctx context.Context, p keystore.UpdateCredentialP
 	c := &p.Credential
 	return db.write(ctx, func(tx transaction) error {
 		err := tx.execOne(ctx, keystore.ErrStale, updateCredential, c.Scopes, c.Revoked, c.Revision, c.Code.MAC,
-			codeVersion(c.Code), c.Tenant[:], c.ID[:],
+			codeVersion(c.Code), c.Guard, c.Tenant[:], c.ID[:],
 			c.Revision-1)
 		if err != nil {
 			return err

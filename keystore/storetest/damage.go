@@ -60,6 +60,7 @@ var damages = []struct {
 		"networks": {null, blank, "null", `["10.0.0.0"]`, `[""]`, wrong},
 		"created":  {null, unknown}, "expires": {unknown, blank, wrong}, "revoked": {unknown, blank, wrong},
 		"revision": {null, zero}, "last_used": {unknown, huge}, "last_address": {null, wrong},
+		"guard": {wrong, []byte(`{"action":"other","flagged":1}`), []byte(`{"flagged":1}`), []byte(`[]`)},
 	}},
 	{keystore.ObjectCredential, "credential_secrets", map[string][]any{
 		"hash": {null, []byte{}, wrong, unknown}, "pepper_version": {null, zero, huge}, "created": {null, wrong},

@@ -236,6 +236,8 @@ var withoutTenant = map[string]string{
 	"Endpoints":                   "one for all tenants",
 	"ClaimEndpoints":              "one for all tenants",
 	"EndProbe":                    "one for all tenants",
+	"Baseline":                    "says nothing of what it found: BaselinesOfAnotherTenantsCredentialsAreLeftOut",
+	"PutBaselines":                "says nothing of what it found: BaselinesOfAnotherTenantsCredentialsAreLeftOut",
 	"PutRoute":                    "of the own tenant: AnotherTenantsRouteIsNotChanged",
 	"ListRoutes":                  "ListsHoldTheTenantsOwnObjects",
 	"HealthOfRoute":               "says nothing of what it found: AnotherTenantsRouteIsNotChanged",

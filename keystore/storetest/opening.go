@@ -282,6 +282,8 @@ var unopened = map[string]func(context.Context, *env) error{
 	},
 	"AddOutcomes":      func(ctx context.Context, e *env) error { return e.AddOutcomes(ctx, unopenedID, nil) },
 	"Outcomes":         func(ctx context.Context, e *env) error { _, err := e.Outcomes(ctx, unopenedID, unopenedID); return err },
+	"Baseline":         func(ctx context.Context, e *env) error { _, err := e.Baseline(ctx, unopenedID, unopenedID); return err },
+	"PutBaselines":     func(ctx context.Context, e *env) error { return e.PutBaselines(ctx, nil) },
 	"AnyRequestRecord": func(ctx context.Context, e *env) error { _, err := e.AnyRequestRecord(ctx, unopenedID); return err },
 }
 

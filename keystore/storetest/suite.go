@@ -70,6 +70,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Probes", testProbes},
 		{"Jobs", testJobs},
 		{"Credentials", testCredentials},
+		{"Baselines", testBaselines},
 		{"SystemSecrets", testSystemSecrets},
 		{"Idempotency", testIdempotency},
 		{"RequestRecords", testRequestRecords},

@@ -78,6 +78,9 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 		{Hash: hashOf(prefix + " new"), PepperVersion: 1, Created: start},
 		{Hash: hashOf(prefix + " old"), PepperVersion: 1, Created: start, Expires: start.Add(time.Minute)}}
 	must(e.CreateCredential(ctx, s.credential))
+	s.credential, err = e.UpdateCredential(ctx, s.tenant.ID, s.credential.ID, 1, kms.CredentialChange{Guard: sampleGuard()})
+	must(err)
+	must(e.PutBaselines(ctx, []kms.StoredBaseline{{Tenant: s.tenant.ID, Credential: s.credential.ID, Document: []byte(prefix)}}))
 	s.revoked = e.credential(t, s.tenant.ID, prefix+"-revoked")
 	now := start
 	_, err = e.UpdateCredential(ctx, s.tenant.ID, s.revoked.ID, 1, kms.CredentialChange{Revoked: &now})
@@ -407,6 +410,8 @@ func (s *scene) tamperings(other *scene) []tampering {
 			return err
 		}},
 	}
+	list = append(list, text("credential", map[string]any{"guard": nil})...)
+	list = append(list, text("credential", map[string]any{"guard": []byte(`{}`)})...)
 	list = append(list, text("node", map[string]any{"mode": "active", "changed": micro(time.Second), "revision": int64(2)})...)
 	list = append(list, text("webhook", map[string]any{"url": "https://attacker.example/", "types": `["node.down"]`, "secret": []byte("another"),
 		"state": "DISABLED", "created": micro(time.Second), "revision": int64(2)})...)
@@ -440,7 +445,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("name", map[string]any{"kind": keystore.KindName, "key_id": s.pending.ID[:]})...)
 	list = append(list, text("credential", map[string]any{
 		"project": kms.DefaultProject, "name": "renamed", "component": "other", "scopes": `["key:*","tenant:*"]`, "networks": `[]`,
-		"created": micro(time.Second), "expires": nil, "revoked": micro(0), "revision": int64(2)})...)
+		"created": micro(time.Second), "expires": nil, "revoked": micro(0), "revision": int64(3)})...)
 	list = append(list, text("secret", map[string]any{
 		"hash": make([]byte, 32), "pepper_version": int64(2), "created": micro(time.Second), "expires": micro(time.Hour)})...)
 	list = append(list, tampering{victim: "approval", column: "used", value: int64(1), also: map[string]any{"approved_by": other.tenant.ID[:]}})
@@ -484,6 +489,7 @@ var unauthenticated = map[string]string{
 	"jobs.due":                 "says before when no item is run, and decides nothing else",
 	"jobs.waits":               "nothing is decided by it",
 	"job_chunks.*":             "TamperedChunksAreRefused; what is sealed does not open, and the date says who takes it when",
+	"credential_baselines.*":   "TamperedBaselinesAreForgotten",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",
 	"webhooks.delivered":       "nothing is decided by it",
 	"deliveries.*":             "TamperedDeliveriesAreNotHandedOut",

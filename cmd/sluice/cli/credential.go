@@ -241,6 +241,51 @@ func (p *program) credentialRevoke() *cobra.Command {
 	})
 }
 
+func (p *program) credentialClear() *cobra.Command {
+	return p.credentialVerb(&cobra.Command{
+		Use:   "clear ID",
+		Short: "End a credential's flag",
+		Long: `End the flag of a credential that was used in an unusual way, because all is in
+order: what was unusual is usual from now on, and what followed ends. What was
+unusual is shown by "sluice credential get ID". No credential clears itself.`,
+		Example: "  sluice credential clear 01920c5e-0000-7000-8000-000000000000",
+	}, func(s *session, id string) error {
+		ctx, api, err := s.connect()
+		if err != nil {
+			return err
+		}
+		c, err := api.ClearCredential(ctx, s.tenant, id)
+		return s.showCredential(c, err)
+	})
+}
+
+func (p *program) credentialEnrol() *cobra.Command {
+	return p.credentialVerb(&cobra.Command{
+		Use:   "enrol ID",
+		Short: "Give a credential a key of one-time codes",
+		Long: `Give a credential a key of one-time codes, in place of the one that it may have.
+It is printed this once, as an otpauth URI, for an authenticator. When the
+credential is flagged and the policy wants a second factor, a code proves it:
+SLUICE_ONE_TIME_CODE holds the code for the verbs of this program, or
+SLUICE_SECOND_CREDENTIAL_FILE names the file of another credential of the tenant.`,
+		Example: "  sluice credential enrol 01920c5e-0000-7000-8000-000000000000",
+	}, func(s *session, id string) error {
+		ctx, api, err := s.connect()
+		if err != nil {
+			return err
+		}
+		e, err := api.EnrolOneTimeCode(ctx, s.tenant, id)
+		if err != nil {
+			return err
+		}
+		s.say("This is the only time that the key is shown. Whoever has it can make the codes: keep it secret.")
+		return s.show(e, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, e.URI)
+			return err
+		})
+	})
+}
+
 func (s *session) showCredential(c *client.CredentialOutput, err error) error {
 	if err != nil {
 		return err
@@ -262,7 +307,41 @@ func credentialDetails(w io.Writer, c *client.Credential) error {
 	}
 	return details(w, field{"Name", c.Name}, field{"Id", c.ID}, field{"Project", c.Project}, field{"Component", c.Component},
 		field{"Scopes", strings.Join(c.Scopes, " ")}, field{"Networks", strings.Join(networks, " ")},
-		field{"Valid", validity(c)}, field{"Secrets", strings.Join(secrets, "; ")}, field{"Created", date(c.CreatedAt)})
+		field{"Valid", validity(c)}, field{"Secrets", strings.Join(secrets, "; ")}, field{"Created", date(c.CreatedAt)},
+		field{"Flag", flagText(c.Guard)}, field{"Codes", codesText(c.Guard)})
+}
+
+// flagText says what is known against a credential, "" for nothing.
+func flagText(g *client.CredentialGuard) string {
+	if g == nil || g.FlaggedAt.IsZero() {
+		return ""
+	}
+	text := "open since " + date(g.FlaggedAt) + " (" + g.Action + ")"
+	switch {
+	case g.Open && !g.EndsAt.IsZero():
+		text += ", ends " + date(g.EndsAt)
+	case !g.Open && g.ClearedAt.After(g.FlaggedAt):
+		text = "cleared " + date(g.ClearedAt)
+	case !g.Open:
+		text = "ended " + date(g.EndsAt)
+	}
+	if !g.Open {
+		return text
+	}
+	if g.ProvenUntil.After(g.FlaggedAt) {
+		text += ", proven until " + date(g.ProvenUntil)
+	}
+	for _, r := range g.Signals {
+		text += "; " + r.Signal + ": " + r.Text
+	}
+	return text
+}
+
+func codesText(g *client.CredentialGuard) string {
+	if g == nil || g.OneTimeCodeSince.IsZero() {
+		return ""
+	}
+	return "one-time codes since " + date(g.OneTimeCodeSince)
 }
 
 // showMinted shows a credential with its new token, which goes to the file or,

@@ -17,7 +17,8 @@ func (p *program) quota() *cobra.Command {
 		Long: `Show what a tenant may use and has used, in credits: the bucket that refills by
 the second, the totals of day and month with their resets, the elastic pool that
 a day draws on beyond its total, what is owed, and the limits of bandwidth,
-concurrency and storage. With --tenant an operator does so for any tenant.`,
+concurrency and storage; and, where it is not as it should, how the tenant obeys
+Retry-After. With --tenant an operator does so for any tenant.`,
 		Example: `  sluice quota
   sluice quota --tenant acme --json`,
 		Args: noArguments,
@@ -79,6 +80,16 @@ func showQuota(w io.Writer, q *client.Quota) error {
 		}
 	}
 	fields = append(fields, field{"Requests", fmt.Sprintf("%d admitted, %d refused since the service started", q.Admitted, q.Refused)})
+	if r := q.Retries; r.Calls > 0 {
+		text := fmt.Sprintf("%s of %d calls came before their Retry-After was over", permille(r.Share), r.Calls)
+		if r.Spike > 0 {
+			text += fmt.Sprintf(", %d times as many in the second after it as in others", r.Spike)
+		}
+		if r.Note != "" {
+			text += "; " + r.Note
+		}
+		fields = append(fields, field{"Retries", text})
+	}
 	return details(w, fields...)
 }
 

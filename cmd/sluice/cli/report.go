@@ -70,12 +70,14 @@ func isUsage(err error) bool {
 
 // hints say what usually helps.
 var hints = map[client.Code]string{
-	client.ErrUnauthenticated:  "check the credential (--credential-file, " + envCredentialFile + ", " + envCredential + ") and the address",
-	client.ErrNotFound:         "the name may be another tenant's or project's; the list verbs show what this credential sees",
-	client.ErrKeyDisabled:      `"sluice key enable KEY" switches it on`,
-	client.ErrPendingDeletion:  `"sluice key cancel-deletion KEY" takes the deletion back`,
-	client.ErrDecryptionFailed: "check the key, the additional data (--aad) and, for SM2, the --order",
-	client.ErrQuotaExhausted:   "a total of the tenant is used up; an operator can raise its tier",
+	client.ErrUnauthenticated:     "check the credential (--credential-file, " + envCredentialFile + ", " + envCredential + ") and the address",
+	client.ErrNotFound:            "the name may be another tenant's or project's; the list verbs show what this credential sees",
+	client.ErrKeyDisabled:         `"sluice key enable KEY" switches it on`,
+	client.ErrPendingDeletion:     `"sluice key cancel-deletion KEY" takes the deletion back`,
+	client.ErrDecryptionFailed:    "check the key, the additional data (--aad) and, for SM2, the --order",
+	client.ErrSecondFactor:        "set " + envOneTimeCode + " to a code of the credential, or " + envSecondFile + " to the file of another one of the tenant; \"sluice credential clear ID\" with another one ends it",
+	client.ErrCredentialSuspended: `"sluice credential get ID" with another credential says why, and "sluice credential clear ID" ends it`,
+	client.ErrQuotaExhausted:      "a total of the tenant is used up; an operator can raise its tier",
 }
 
 func hint(err error) string {

@@ -23,6 +23,10 @@ const (
 	envAddress        = "SLUICE_ADDRESS"
 	envCredential     = "SLUICE_CREDENTIAL"
 	envCredentialFile = "SLUICE_CREDENTIAL_FILE"
+	// A flagged credential is proven by one of these. They are no flags: a
+	// command line can be read by every user of the machine.
+	envOneTimeCode = "SLUICE_ONE_TIME_CODE"
+	envSecondFile  = "SLUICE_SECOND_CREDENTIAL_FILE"
 )
 
 // session is one run of a verb.
@@ -141,7 +145,23 @@ func (s *session) dial(timeout time.Duration, attempts int) (context.Context, *c
 	}
 	ctx, cancel := context.WithTimeout(s.cmd.Context(), timeout)
 	s.client, s.cancel = c, cancel
-	return ctx, c, nil
+	proven, err := s.prove(c)
+	return ctx, proven, err
+}
+
+// prove lets the calls carry the second factor of the environment.
+func (s *session) prove(c *client.Client) (*client.Client, error) {
+	if code := os.Getenv(envOneTimeCode); code != "" {
+		c = c.WithOneTimeCode(code)
+	}
+	if file := os.Getenv(envSecondFile); file != "" {
+		token, err := s.readCredential(file)
+		if err != nil {
+			return nil, err
+		}
+		c = c.WithSecondCredential(token)
+	}
+	return c, nil
 }
 
 func (s *session) close() {

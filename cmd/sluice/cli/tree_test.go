@@ -31,7 +31,7 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 // verbs is what the product promises.
 var verbs = []string{
 	"approval approve", "approval get", "approval list", "audit export", "audit query", "audit tail", "batch", "capacity",
-	"credential create", "credential get", "credential list", "credential revoke", "credential rotate",
+	"credential clear", "credential create", "credential enrol", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm cold", "hsm drain", "hsm enable", "hsm map",
 	"hsm self-test", "hsm standby", "hsm status",
 	"job cancel", "job get", "job list", "job results", "job submit", "job watch",

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/sluice-kms/sluice/abuse"
 	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/egress"
@@ -39,6 +40,7 @@ type App struct {
 	Secrets       *kms.Secrets
 	Metrics       *prometheus.Registry
 	Events        *notify.Notifier
+	Abuse         *abuse.Detector // nil: credentials are not watched
 
 	storeFailed <-chan struct{}
 	addresses   *egress.Guard
@@ -164,7 +166,10 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.Authenticator = kms.NewAuthenticator(a.Store, a.Store, a.Secrets.Pepper, time.Now)
 	sales := openCapacity(a.config.DataDir, a.Policies, a.log)
 	a.closes = append(a.closes, sales.save)
-	seen := newWatched()
+	if !a.config.Abuse.Off {
+		a.Abuse = abuse.NewDetector(abuse.MaxCredentials)
+	}
+	seen := newWatched(a.Abuse, abuse.Hasher{Seed: a.Secrets.Pepper.Seed("networks")})
 	a.Service = kms.NewService(kms.Config{
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store, Records: a.Store,
@@ -173,7 +178,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
-		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, RouteRules: a.RouteRules, Events: a.Events,
+		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, RouteRules: a.RouteRules, Events: a.Events, AbuseRules: a.abuseRules,
 		Routes: a.Store, Probes: a.Store, RouteHealth: provider.Health{}, KeyTrials: a.keyTrials(),
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
@@ -227,6 +232,7 @@ func (a *App) startOwn(ctx context.Context) error {
 	a.startNodeWatch()
 	a.startProber()
 	a.closes = append(a.closes, a.Service.StartKeyTrier().Close)
+	a.startAbuseWatch()
 	a.closes = append(a.closes, a.startRevisions().Close, a.Service.StartRowWatch().Close)
 	return a.startShipper()
 }

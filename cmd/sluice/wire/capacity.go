@@ -106,8 +106,7 @@ type measuring struct {
 // have a slash, are not those that tenants share.
 func (m measuring) Request(t *kms.Ticket, err error) {
 	m.Observer.Request(t, err)
-	m.watched.tenants.Note(t, err)
-	m.watched.failing.Note(t, err)
+	m.watched.note(t, err)
 	if err != nil || t.SlotTime == 0 || t.Node == hsm.EngineID || strings.IndexByte(string(t.Node), '/') >= 0 {
 		return
 	}

@@ -58,6 +58,7 @@ type Config struct {
 	Webhooks WebhooksConfig `koanf:"webhooks"`
 	Metrics  MetricsConfig  `koanf:"metrics"`
 	Tracing  TracingConfig  `koanf:"tracing"`
+	Abuse    AbuseConfig    `koanf:"abuse"`
 
 	// TwoOperators tells whether deleting a tenant, putting a policy, minting an
 	// operator's credential and giving another's a new secret take the approval

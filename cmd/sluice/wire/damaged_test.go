@@ -312,6 +312,15 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 			status, _ := jobResults(t, s, credential, job)
 			return status
 		}}
+	case "credential_baselines":
+		// Of a baseline that is damaged nothing is known, and the credential works.
+		tenant, admin := v.tenant(t, name)
+		made := v.make(t, admin, "/v1/credentials", object{"name": name, "scopes": []string{"key:*"}})
+		baseline := kms.StoredBaseline{Tenant: uuid.MustParse(tenant), Credential: uuid.MustParse(made.ID), Document: []byte(name)}
+		if err := v.App.Store.PutBaselines(t.Context(), []kms.StoredBaseline{baseline}); err != nil {
+			t.Fatal(err)
+		}
+		return &bystander{where: "credential = " + id(made.ID), use: asks(made.Credential, http.MethodGet, "/v1/keys", nil), spare: true}
 	case "idempotency":
 		return &bystander{where: "claim = " + v.raw.bytes(name),
 			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}

@@ -28,6 +28,8 @@ type Dev struct {
 	Tracing TracingConfig
 	// SignInterval is JournalConfig.SignInterval; 0: its default.
 	SignInterval time.Duration
+	// AbuseOff is AbuseConfig.Off; false: credentials are watched.
+	AbuseOff bool
 	// Progress is told what the first start is doing. nil: nobody.
 	Progress func(string)
 
@@ -108,6 +110,7 @@ func (d *Dev) open(ctx context.Context) (*App, *Config, error) {
 	}
 	c := DevConfig(d.Dir)
 	c.TwoOperators = d.TwoOperators
+	c.Abuse.Off = d.AbuseOff
 	if d.SignInterval > 0 {
 		c.Journal.SignInterval = d.SignInterval
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sluice-kms/sluice/abuse"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/quota"
 	"github.com/sluice-kms/sluice/watch"
@@ -17,7 +18,7 @@ import (
 func newMeasuring(t testing.TB, top int) (measuring, *prometheus.Registry) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	seen := newWatched()
+	seen := newWatched(nil, abuse.Hasher{})
 	alarms := watch.NewAlarms(watch.Sources{
 		Pools: func() []watch.Pool { return nil }, HotKeys: func() []watch.Key { return nil },
 		Retrying: func(int, int) ([]watch.Retrying, watch.Retrying) { return nil, watch.Retrying{} },

@@ -3,6 +3,8 @@ package wire
 import (
 	"time"
 
+	"github.com/sluice-kms/sluice/abuse"
+	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/scheduler"
 	"github.com/sluice-kms/sluice/watch"
 )
@@ -12,6 +14,14 @@ type MetricsConfig struct {
 	// TopTenants is how many tenants, those that use the HSMs most, have series
 	// of their own: 1 to 100. Default 10.
 	TopTenants int `koanf:"top_tenants"`
+}
+
+// AbuseConfig says whether an API node looks for credentials that somebody else
+// uses. What follows is in the policy.
+type AbuseConfig struct {
+	// Off says that it does not: nothing is learnt, stored or flagged by it. Flags
+	// that are there hold. Default false.
+	Off bool `koanf:"off"`
 }
 
 // Default and bound of MetricsConfig.
@@ -24,9 +34,41 @@ const (
 type watched struct {
 	tenants *watch.Tenants
 	failing *watch.Failing
+	abuse   *abuse.Detector // nil: credentials are not watched
+	hasher  abuse.Hasher
 }
 
-func newWatched() *watched { return &watched{tenants: new(watch.Tenants), failing: watch.NewFailing()} }
+func newWatched(d *abuse.Detector, h abuse.Hasher) *watched {
+	return &watched{tenants: new(watch.Tenants), failing: watch.NewFailing(), abuse: d, hasher: h}
+}
+
+// note counts a request that is over.
+func (w *watched) note(t *kms.Ticket, err error) {
+	w.tenants.Note(t, err)
+	w.failing.Note(t, err)
+	if w.abuse == nil {
+		return
+	}
+	if o, ok := w.hasher.Of(t, err); ok {
+		w.abuse.Observe(&o)
+	}
+}
+
+// abuseRules are what follows of suspicious credentials of a tenant, by the
+// policy in force.
+func (a *App) abuseRules(tenant *kms.Tenant) kms.AbuseRules {
+	return a.Policies.Current().Policy().AbuseRules(tenant)
+}
+
+// startAbuseWatch begins to look for credentials that somebody else uses.
+func (a *App) startAbuseWatch() {
+	if a.Abuse == nil {
+		return
+	}
+	w := abuse.Start(abuse.WatcherConfig{Detector: a.Abuse, Baselines: a.Store, Flag: a.Service.FlagCredential,
+		Log: a.log, Clock: time.Now, Registerer: a.Metrics})
+	a.closes = append(a.closes, w.Close)
+}
 
 // startAlarms begins to look at what people should hear of, and reports it in
 // metrics.

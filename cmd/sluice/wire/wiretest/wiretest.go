@@ -48,10 +48,10 @@ func Start(t testing.TB, dir string) *Service {
 
 // StartQuiet is Start of a service that from then on does nothing with its HSMs
 // but what it is asked for: its journal's head is signed, and then not again for
-// an hour.
+// an hour. Nor does it look at how credentials are used.
 func StartQuiet(t testing.TB, dir string) *Service {
 	t.Helper()
-	s := start(t, &wire.Dev{Dir: dir, SignInterval: time.Hour})
+	s := start(t, &wire.Dev{Dir: dir, SignInterval: time.Hour, AbuseOff: true})
 	AwaitSigned(t, s.App, s.Config)
 	return s
 }
