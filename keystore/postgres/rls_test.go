@@ -184,9 +184,9 @@ func TestFunctionsOfTheOwnerAreTheListedOnes(t *testing.T) {
 	admin := openSQL(t, newDatabase(t).Admin)
 	got := queryStrings(t, admin, `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY 1`)
 	want := []string{"add_usage", "arrived_audit_entries", "audit_entries_at", "audit_entries_of_request",
-		"audit_entries_of_request", "claim_deliveries", "delete_audit_entries",
-		"delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "delete_secret_changes", "delete_usage", "due_deletions", "due_keys", "due_keys", "due_secrets",
-		"newest_audit_entries", "newest_audit_entries", "ordinal_of_audit_entry", "record_change", "store_audit_entries", "store_audit_entries", "tenant_of_credential", "tenant_of_name",
+		"audit_entries_of_request", "claim_deliveries", "computed_chunks", "delete_audit_entries",
+		"delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "delete_secret_changes", "delete_usage", "due_deletions", "due_jobs", "due_keys", "due_keys", "due_secrets", "expired_jobs",
+		"newest_audit_entries", "newest_audit_entries", "ordinal_of_audit_entry", "record_change", "release_chunks", "store_audit_entries", "store_audit_entries", "tenant_of_credential", "tenant_of_name",
 		"tenant_of_request", "tenants_after", "usage_of_all"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q run as the owner, want %q", got, want)
