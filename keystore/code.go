@@ -82,6 +82,8 @@ const (
 	codeRouteHealth     = "route_health"
 	codeJob             = "jobs"
 	codeJobChunk        = "job_chunks"
+	codeCostIncident    = "cost_incidents"
+	codeCostLift        = "cost_lifts"
 
 	codeAuthentication = "row_authentication"
 )

@@ -13,6 +13,9 @@ type QuotaAccounts interface {
 	// Standings returns the tenants near a limit or beyond one, the nearest
 	// first, up to limit of them, and how many there are.
 	Standings(limit int) (list []QuotaStanding, all int)
+	// LiftCost ends the stop of an incident of a tenant that began before a time,
+	// and tells whether there is one here.
+	LiftCost(tenant uuid.UUID, at time.Time) bool
 }
 
 // QuotaAccount is what a tenant may use and has used.
@@ -41,6 +44,8 @@ type QuotaAccount struct {
 	Stored                []QuotaStored
 
 	Admitted, Refused uint64 // requests, since the service started
+
+	Cost CostBreaker
 }
 
 // QuotaTotal is a total of a day or a month.

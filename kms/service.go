@@ -76,6 +76,7 @@ type Service struct {
 	rotations chan DueKey
 	quota     Quota
 	accounts  QuotaAccounts
+	incidents CostIncidents
 	scheduler Scheduler
 	device    Device
 	journal   Journal
@@ -130,6 +131,7 @@ type Config struct {
 	SecretTimes func() SecretTimes // nil: the defaults
 	RouteRules  func() RouteRules  // nil: the defaults
 	Events      Events
+	Incidents   CostIncidents
 	Routes      ProviderRoutes
 	Probes      EndpointProbes
 	KeyTrials   KeyTrials // nil: no key is tried out
@@ -164,7 +166,8 @@ func NewService(c Config) *Service {
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 		secrets: c.Secrets, policyTimes: c.SecretTimes, policyRules: c.RouteRules, dataKeys: newDataKeyCache(), events: c.Events,
-		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
+		incidents: c.Incidents,
+		routes:    c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
 	}
 	s.watches = newWatchHub(s)
 	return s
@@ -322,7 +325,7 @@ func (s *Service) allowed(t *Ticket, k *task) bool {
 func (s *Service) admit(t *Ticket, k *task) error {
 	r := AdmitRequest{
 		RequestID: t.RequestID, Principal: t.By, Op: k.op, Spec: k.spec,
-		Bytes: k.bytes, Items: t.priced, Urgency: t.Urgency, Target: t.Target,
+		Bytes: k.bytes, Items: t.priced, Urgency: t.Urgency, Batch: t.item, Target: t.Target,
 	}
 	if t.Key != nil {
 		r.Spec, r.Key = t.Key.Spec, t.Key.ID

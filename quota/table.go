@@ -138,6 +138,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpRotateCredential: 5,
 	kms.OpRevokeCredential: 5,
 	kms.OpCreateWebhook:    5,
+	kms.OpLiftCost:         5,
 	kms.OpDeleteWebhook:    5,
 	kms.OpTestWebhook:      5,
 	kms.OpCreateSecret:     5,

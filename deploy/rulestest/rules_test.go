@@ -88,6 +88,7 @@ var samples = map[string]sample{
 	"SluiceHotKeys":         {`sluice_keys_hot 1x60`, `sluice_keys_hot 0x60`, ten},
 	"SluiceRetries":         {`sluice_tenants_retrying 1x60`, `sluice_tenants_retrying 0x60`, ten},
 	"SluiceDenials":         {`sluice_credentials_denied 1x60`, `sluice_credentials_denied 0x60`, ten},
+	"SluiceCostStopped":     {`sluice_cost_breaker_tenants{stage="stopped"} 1x60`, `sluice_cost_breaker_tenants{stage="stopped"} 0x60`, ten},
 	"SluiceDecryptFailures": {`sluice_keys_failing 1x60`, `sluice_keys_failing 0x60`, ten},
 	"SluiceDown":            {`up{job="sluice"} 0x60`, `up{job="sluice"} 1x60`, ten},
 	"SluiceJournalLag":      {`sluice_audit_lag_seconds 10.1x60`, `sluice_audit_lag_seconds 10x60`, ten},

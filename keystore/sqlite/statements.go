@@ -23,6 +23,7 @@ var (
 		selectRoute, listRoutes, selectRouteHealth, selectEndpoints,
 		selectJob, listJobs, jobProgress, selectDueJobs, selectExpiredJobs,
 		selectJobChunk, selectJobChunkOf, selectDueJobChunks, selectComputedChunks,
+		selectCostIncident, listCostIncidents, selectCostLift,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -38,6 +39,7 @@ var (
 		insertRoute, updateRoute, deleteRoute, insertRouteHealth, updateRouteHealth, deleteRouteHealth,
 		wantEndpoints, claimEndpoints, endProbe, deleteEndpoints,
 		insertJob, updateJob, delayJob, deleteJobChunks, deleteJob, touchJob, insertJobChunk, updateJobChunk, renewJobChunk, releaseJobChunks,
+		insertCostIncident, dropCostIncidents, deleteCostIncidents, putCostLift,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

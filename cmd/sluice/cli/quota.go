@@ -16,13 +16,13 @@ func (p *program) quota() *cobra.Command {
 		Short: "Show what may be used and was used",
 		Long: `Show what a tenant may use and has used, in credits: the bucket that refills by
 the second, the totals of day and month with their resets, the elastic pool that
-a day draws on beyond its total, what is owed, and the limits of bandwidth,
-concurrency and storage. With --tenant an operator does so for any tenant.`,
+a day draws on beyond its total, what is owed, the limits of bandwidth,
+concurrency and storage, and the cost breaker. With --tenant an operator does so for any tenant.`,
 		Example: `  sluice quota
   sluice quota --tenant acme --json`,
 		Args: noArguments,
 	}
-	c.AddCommand(p.quotaTenants())
+	c.AddCommand(p.quotaTenants(), p.quotaIncidents(), p.quotaLift())
 	s := p.session(c)
 	s.tenantFlag()
 	return s.verb(func(s *session) error {
@@ -78,6 +78,7 @@ func showQuota(w io.Writer, q *client.Quota) error {
 			fields = append(fields, field{"Stored " + stored.Kind, usedOf(client.QuotaUse{Used: stored.Used, Limit: stored.Limit}, "")})
 		}
 	}
+	fields = append(fields, costFields(&q.CostBreaker)...)
 	fields = append(fields, field{"Requests", fmt.Sprintf("%d admitted, %d refused since the service started", q.Admitted, q.Refused)})
 	return details(w, fields...)
 }

@@ -76,6 +76,9 @@ const route = `{"name":"chat","models":["gpt-5"],"primary":{"name":"one","provid
 const routeOrder = `{"generation":7,"targets":[{"target":"two","weight":70,"reasons":["healthy","stands_in"],"state":"healthy","since":"2026-01-02T03:04:05Z","endpoint":"healthy","breaker":"closed"},
 {"target":"one","weight":30,"reasons":["switching","half_open"],"state":"unhealthy","cause":"endpoint","since":"2026-01-02T03:04:05Z","endpoint":"unhealthy","breaker":"half-open","until":"2026-01-02T03:06:05Z","lease":3,"lease_until":"2026-01-02T03:07:05Z"}]`
 
+const incident = `"id":"01920000-0000-7000-8000-000000000020","api_node":"api-1","began_at":"2026-01-02T03:00:00Z","ended_at":"2026-01-02T03:05:00Z","stopped_at":"2026-01-02T03:03:00Z","peak_risk_permille":3100,"used":5000,"over":4000,"refused":1,"component":"loop","causes":["RETRY_LOOP"]`
+
+const costBreaker = `"cost_breaker":{"enabled":true,"risk_permille":3100,"line_permille":2000,"recover_permille":1000,"used_per_minute":60000,"allowed_per_minute":7741.9,"exhausted_at":"2026-01-02T05:00:00Z","stages":[{"component":"loop","whole_tenant":false,"stage":"marked","risk_permille":3000,"used_per_minute":58000,"stops_at":"2026-01-02T03:05:05Z","credits_at_stop":180000}]},`
 const jobFields = `"project":"default","credential":"01920000-0000-7000-8000-00000000000c","items":3,"failed":1,"bytes":120,"credits":2.5,"items_per_second":1500,"created_at":"2026-01-02T03:04:05Z","expires_at":"2026-01-09T03:04:05Z"`
 
 const (
@@ -208,8 +211,8 @@ var answers = map[string]string{
 "credits_per_second":96000,"safety_percent":80,"sellable":76800,"committed":45200,"available":31600,"oversold":false,
 "tiers":[{"tier":"platinum","credits_per_second":20000,"tenants":2,"fits":1},{"tier":"gold","credits_per_second":5000,"tenants":1,"fits":6},
 {"tier":"silver","credits_per_second":1000,"tenants":0,"fits":31},{"tier":"free","credits_per_second":200,"tenants":1,"fits":158}],` + charge + `}`,
-	"GET /v1/quota":                                               `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
-	"GET /v1/tenants/acme/quota":                                  `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],"admitted":10,"refused":1,` + charge + `}`,
+	"GET /v1/quota":                                               `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],` + costBreaker + `"admitted":10,"refused":1,` + charge + `}`,
+	"GET /v1/tenants/acme/quota":                                  `{"tier":"gold","policy_version":3,"per_second":5000,"burst":15000,"available":12.5,"overdraft":5000,"debt":100,"ramp_permille":500,"load_share_permille":700,"day":{"used":120000000,"limit":150000000,"remaining":30000000,"soft_limit_reached":true,"resets_at":"2026-01-03T00:00:00Z"},"month":{"used":1,"limit":3750000000,"remaining":3749999999,"soft_limit_reached":false,"resets_at":"2026-02-01T00:00:00Z"},"pool":{"left":1000,"size":75000000,"day_lowered":true},"packs":[{"id":"july","left":7,"expires_at":"2026-07-31T00:00:00Z"}],"bandwidth":{"used":4096,"limit":274877906944},"concurrency":{"used":2,"limit":128},"storage":[{"kind":"keys","used":12,"limit":10000},{"kind":"secrets","used":-1,"limit":2000}],` + costBreaker + `"admitted":10,"refused":1,` + charge + `}`,
 	"GET /v1/secrets":                                             `{"secrets":[` + secretFields + `,"revision":12},{"id":"01920000-0000-7000-8000-000000000022","path":"llm/openai2","provider":"openai","state":"ACTIVE","created_at":"2026-01-02T03:04:05Z","fresh_seconds":300,"lease_seconds":3600,"revision":9}],` + charge + `}`,
 	"GET /v1/secrets?prefix=llm%2Fopenai":                         `{"secrets":[` + secretFields + `,"revision":12}],` + charge + `}`,
 	"GET /v1/secrets?prefix=llm%2F":                               `{"secrets":[` + secretFields + `,"revision":12}],` + charge + `}`,
@@ -240,6 +243,11 @@ var answers = map[string]string{
 	"POST /v1/webhooks/01920000-0000-7000-8000-000000000010/test": `{"event_id":"01920000-0000-7000-8000-000000000011",` + charge + `}`,
 	"GET /v1/quota/tenants?page_size=50":                          `{"tenants":[{"tenant":"01920000-0000-7000-8000-00000000000d","tier":"gold","near_permille":912,"debt":100,"drawn":2.5,"day_lowered":true,"admitted":90,"refused":10,"retry_permille":250}],"total":3,` + charge + `}`,
 
+	// The cost breaker.
+	"GET /v1/quota/incidents":                                          `{"incidents":[{` + incident + `}],` + charge + `}`,
+	"GET /v1/quota/incidents/01920000-0000-7000-8000-000000000020":     `{` + incident + `,"tier":"gold","policy_version":3,"factor_permille":400,"line_permille":2000,"recover_permille":1000,"peak_at":"2026-01-02T03:02:00Z","calls":5000,"refused_calls":1,"planned":1000,"used_until_stopped":5000,"predicted_stop_at":"2026-01-02T03:03:00Z","predicted_credits":5000,"lifted":false,"span_seconds":60,"timeline":[{"at":"2026-01-02T03:00:00Z","used":5000,"refused":1,"calls":5001,"risk_permille":3100,"stage":"stopped"}],"changes":[{"at":"2026-01-02T03:01:00Z","component":"loop","whole_tenant":false,"from":"calm","to":"no_bulk","risk_permille":2100,"used_per_minute":3000}],"components":[{"name":"loop","credits":5000,"calls":5000}],"keys":[],"operations":[{"name":"decrypt","credits":5000,"calls":5000}],"credentials":[],"advice":[{"cause":"RETRY_LOOP","detail":"all of it is one call","advice":"bound the retries"}],` + charge + `}`,
+	"POST /v1/quota/cost-breaker/reset":                                `{` + strings.TrimSuffix(costBreaker, ",") + `,` + charge + `}`,
+	"POST /v1/tenants/acme/quota/cost-breaker/reset":                   `{"cost_breaker":{"enabled":false,"risk_permille":0,"line_permille":2000,"recover_permille":1000,"used_per_minute":0,"allowed_per_minute":0},` + charge + `}`,
 	"POST /v1/jobs?retain_hours=24":                                    jobRunning + `,` + charge + `}`,
 	"POST /v1/jobs?retain_hours=72":                                    jobDone + `,` + charge + `}`,
 	"GET /v1/jobs":                                                     `{"jobs":[` + jobRunning + `},` + jobDone + `}],` + charge + `}`,
@@ -355,6 +363,11 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusConflict)
 		io.WriteString(w, beyondCapacity)
+		return
+	}
+	if accept := r.Header.Get("Accept"); strings.Contains(target, "/quota/incidents/") && accept != "application/json" {
+		w.Header().Set("Content-Type", accept)
+		io.WriteString(w, "a report of the form "+accept)
 		return
 	}
 	answer, known := answers[r.Method+" "+target]
