@@ -8,7 +8,7 @@ export CGO_ENABLED := 1
 DATA   ?= .sluice
 LISTEN ?= 127.0.0.1:8440
 # What must be there when tests run: a missing part is a failure, not a skip.
-SLUICE_REQUIRE ?= softhsm,openssl,nss,postgres,redis,hvac
+SLUICE_REQUIRE ?= softhsm,openssl,nss,postgres,redis,hvac,poppler
 export SLUICE_REQUIRE
 
 VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
@@ -30,7 +30,7 @@ deps: ## install what running needs and is missing, from Debian packages, where 
 	@./softhsm/install.sh softhsm2 gcc libc6-dev
 
 test-deps: deps ## the same for what the tests need beside
-	@./softhsm/install.sh openssl libssl-dev libnss3 postgresql redis-server python3-hvac
+	@./softhsm/install.sh openssl libssl-dev libnss3 postgresql redis-server python3-hvac poppler-utils
 
 test: test-deps build lint ## everything that must hold, in its short form
 	go test -timeout 20m ./...

@@ -314,8 +314,12 @@ func (s *Server) describeCharge(x *exchange) {
 	if t.Key != nil {
 		x.set(h, headerProtection, string(t.Key.Protection))
 	}
-	if r, ok := t.Reserved(); ok && r.PerSecond > 0 {
+	r, reserved := t.Reserved()
+	if reserved && r.PerSecond > 0 {
 		s.describeLimits(x, &r)
+	}
+	if !r.Exhausted.IsZero() {
+		x.set(h, headerCostWarning, "exhausted_at="+r.Exhausted.UTC().Format(time.RFC3339))
 	}
 	s.describeTime(x)
 }

@@ -38,6 +38,7 @@ type memory struct {
 	queued      []kms.Delivery
 	book        secretBook
 	paths       routeBook
+	costs       costBook
 	work        jobBook
 	published   []kms.Event
 	engine      wire.PolicyEngine
@@ -54,6 +55,7 @@ type memory struct {
 	session   hsm.Session
 	nodeCalls atomic.Int64 // that reached a node
 	penalised atomic.Int64
+	exhausted time.Time // of reservations
 }
 
 func newMemory(t testing.TB) *memory {
@@ -359,7 +361,7 @@ func (m *memory) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	if r.Op == kms.OpSign {
 		cost = 12 * kms.Credit
 	}
-	return kms.Reservation{RequestID: r.RequestID, Cost: cost}, m.quotaFault
+	return kms.Reservation{RequestID: r.RequestID, Cost: cost, Exhausted: m.exhausted}, m.quotaFault
 }
 
 func (m *memory) Leave(kms.Reservation) {}

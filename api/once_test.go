@@ -83,6 +83,10 @@ func (w *world) doable() map[string]func() request {
 			return request{"DELETE", path, w.acme.token, ""}
 		},
 		"create-project": func() request { return post("/v1/projects", `{"name":"`+unique()+`"}`) },
+		"lift-cost":      func() request { return post("/v1/quota/cost-breaker/reset", "") },
+		"tenant-lift-cost": func() request {
+			return asOperator("POST", "/v1/tenants/"+w.acme.name+"/quota/cost-breaker/reset", "")
+		},
 		"create-webhook": func() request { return post("/v1/webhooks", `{"url":"https://93.184.215.14/"}`) },
 		"delete-webhook": func() request {
 			id := w.must(201, "POST", "/v1/webhooks", w.acme.token, `{"url":"https://93.184.215.14/"}`).text("id")

@@ -302,6 +302,8 @@ var answerHeaders = node{
 		"description": "What is left of each limit: r credits, and t seconds until the day resets"},
 	headerWeighted: node{"schema": node{"type": "string"},
 		"description": "cost: credits reserved for this call, base(operation, spec) + max(0, ceil(bytes / 4096) - 1); remaining: credits left in the tenant's bucket; burst: what it holds at most"},
+	headerCostWarning: node{"schema": node{"type": "string"},
+		"description": "exhausted_at: when nothing is left of the day or month if the use goes on as it is. Sent while the cost breaker marks answers"},
 	headerProtection: node{"required": true, "schema": node{"type": "string", "enum": enums[reflect.TypeFor[kms.Protection]()]}, "description": "Of the key that was used"},
 	headerTiming: node{"required": true, "schema": node{"type": "string"},
 		"description": "queue, hsm and total in milliseconds (W3C Server Timing)"},
@@ -327,7 +329,7 @@ func headersOf(r *Route, status int) node {
 		if r.Public {
 			break
 		}
-		names = append(names, headerCost, headerTiming, headerWaitReason, headerDecision, headerPolicy, headerLimit, headerWeighted)
+		names = append(names, headerCost, headerTiming, headerWaitReason, headerDecision, headerPolicy, headerLimit, headerWeighted, headerCostWarning)
 		if r.Op.Info().PerKey || r.Op == kms.OpCreateKey {
 			names = append(names, headerProtection)
 		}

@@ -27,6 +27,7 @@ const (
 	ObjectSecret     Object = "secret"
 	ObjectPath       Object = "path" // all that is left
 	ObjectRoute      Object = "route"
+	ObjectIncident   Object = "incident"
 	ObjectJob        Object = "job"
 )
 
@@ -163,9 +164,9 @@ func Routes() []Route {
 		keyRoutes(), importRoutes(), versionRoutes(), aliasRoutes(),
 		secretRoutes(), secretValueRoutes(), providerRoutes(),
 		operationRoutes(), exchangeRoutes(), csrRoutes(), keylessRoutes(), batchRoutes(), jobRoutes(),
-		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), webhookRoutes(), requestRoutes(),
+		projectRoutes(ownTenant), credentialRoutes(ownTenant), quotaRoutes(ownTenant), costRoutes(ownTenant), webhookRoutes(), requestRoutes(),
 		trailRoutes(ownTenant), trailRoutes(anyTenant), serviceLevelRoutes(),
-		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), standingRoutes(), approvalRoutes(),
+		tenantRoutes(), projectRoutes(anyTenant), credentialRoutes(anyTenant), quotaRoutes(anyTenant), costRoutes(anyTenant), standingRoutes(), approvalRoutes(),
 		nodeRoutes(), schedulerRoutes(), policyRoutes(), capacityRoutes(),
 		vaultRoutes(),
 		documentRoutes(),

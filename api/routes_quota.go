@@ -34,6 +34,7 @@ func quotaOf(a *kms.QuotaAccount) *QuotaResponse {
 		Bandwidth:   QuotaUse{a.Bytes, a.BytesMax},
 		Concurrency: QuotaUse{a.InFlight, a.InFlightMax},
 		Storage:     make([]StoredQuota, len(a.Stored)),
+		CostBreaker: costBreakerOf(&a.Cost),
 		Admitted:    a.Admitted, Refused: a.Refused,
 		Retries: RetryContract{Calls: a.Retries.Calls, Early: a.Retries.Early, Share: a.Retries.Share(), Spike: a.Retries.Spike, Note: a.Retries.Note()},
 	}

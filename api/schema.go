@@ -120,6 +120,7 @@ var enums = map[reflect.Type][]string{
 	reflect.TypeFor[kms.SM2Order]():           values(kms.SM2OrderC1C3C2, kms.SM2OrderC1C2C3, kms.SM2OrderASN1),
 	reflect.TypeFor[kms.SignatureFormat]():    values(kms.FormatDER, kms.FormatRaw),
 	reflect.TypeFor[kms.Digest]():             values(kms.DigestSHA224, kms.DigestSHA256, kms.DigestSHA384, kms.DigestSHA512, kms.DigestSM3),
+	reflect.TypeFor[StageName]():              collect([]kms.CostStage{kms.CostCalm, kms.CostNoBulk, kms.CostMarked, kms.CostStopped}, kms.CostStage.String),
 	reflect.TypeFor[Code]():                   append(collect(kms.Kinds(), kms.Kind.String), string(CodeMethodNotAllowed)),
 }
 

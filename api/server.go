@@ -42,6 +42,8 @@ type Config struct {
 	Ready func() error
 	// Version is the release that the OpenAPI document names.
 	Version string
+	// Reports write the reports of incidents of cost breakers down.
+	Reports CostReports
 }
 
 // Tracer begins traces of requests. It is safe for concurrent use.
@@ -72,6 +74,7 @@ type Server struct {
 	tracer        Tracer
 	ready         func() error
 	version       string
+	reports       CostReports
 	document      []byte
 	vault         []*Route          // of the facade
 	native        map[string]bool   // :: first segment behind /v1/ of a native path
@@ -86,7 +89,7 @@ func New(c Config) *Server {
 	s := &Server{
 		service: c.Service, authenticator: c.Authenticator, log: c.Log, clock: c.Clock,
 		maxBody: c.MaxBody, proxies: c.TrustedProxies, tracer: c.Tracer,
-		ready: c.Ready, version: c.Version,
+		ready: c.Ready, version: c.Version, reports: c.Reports,
 		room: room{tenants: make(map[uuid.UUID]int64)},
 		echo: echo.New(), allow: make(map[string][]string),
 	}

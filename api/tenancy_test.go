@@ -87,6 +87,8 @@ var samples = map[string]string{
 	"tenant-revoke-credential":     ``,
 	"tenant-clear-credential":      ``,
 	"tenant-enrol-one-time-code":   ``,
+	"lift-cost":                    ``,
+	"tenant-lift-cost":             ``,
 }
 
 // objectsOf gives, per kind of object, the references under which an object
@@ -110,6 +112,7 @@ func (w *world) objectsOf(of tenant) map[api.Object][]string {
 		api.ObjectSecret:     {secret},
 		api.ObjectPath:       {name, name + "/"},
 		api.ObjectRoute:      {name},
+		api.ObjectIncident:   {w.incident(of).ID.String()},
 		api.ObjectJob:        {w.must(202, "POST", "/v1/jobs", of.token, samples["create-job"]).text("id")},
 		api.ObjectApproval:   {credential},         // operators' only
 		api.ObjectNode:       {"node-1"},           // the same
@@ -128,6 +131,7 @@ var missing = map[api.Object][]string{
 	api.ObjectSecret:     {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectPath:       {"shared-nobody", "shared-nobody/", "shared-nobody/deeper"},
 	api.ObjectRoute:      {"shared-nobody", "another-nobody"},
+	api.ObjectIncident:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectJob:        {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectApproval:   {"018f0000-0000-7000-8000-000000000000", "no-uuid"},
 	api.ObjectNode:       {"node-9"},

@@ -32,6 +32,7 @@ const (
 	headerDebug       = "Sluice-Debug"
 	headerDecision    = "Sluice-Decision"
 	headerTrace       = "Traceparent"
+	headerCostWarning = "Sluice-Cost-Warning"
 )
 
 // Bounds of what a client may have recorded of itself: what one line of the

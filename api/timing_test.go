@@ -81,6 +81,10 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 		if slices.Contains(r.Objects(), api.ObjectRoute) {
 			w.must(200, "PUT", "/v1/routes/"+name, of.token, samples["put-route"])
 		}
+		incident := ""
+		if slices.Contains(r.Objects(), api.ObjectIncident) {
+			incident = w.incident(of).ID.String()
+		}
 		job := ""
 		if slices.Contains(r.Objects(), api.ObjectJob) {
 			job = w.must(202, "POST", "/v1/jobs", of.token, samples["create-job"]).text("id")
@@ -89,14 +93,16 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 			}
 		}
 		f := map[api.Object]string{
-			api.ObjectKey: key, api.ObjectVersion: "1", api.ObjectCredential: credential,
+			api.ObjectIncident: incident,
+			api.ObjectKey:      key, api.ObjectVersion: "1", api.ObjectCredential: credential,
 			api.ObjectAlias: name + "-alias", api.ObjectTenant: of.id, api.ObjectApproval: credential, api.ObjectNode: "node-1", api.ObjectPolicy: "0",
 			api.ObjectWebhook: webhook, api.ObjectSecret: secret, api.ObjectPath: name, api.ObjectRoute: name, api.ObjectJob: job,
 			api.ObjectRequest: w.must(200, "POST", "/v1/keys/"+key+"/encrypt", of.token, `{"plaintext":"aGVsbG8="}`).text("request_id"),
 		}
 		none := func() string { return uuid.NewV7().String() }
 		a := map[api.Object]string{
-			api.ObjectKey: none(), api.ObjectVersion: "1", api.ObjectCredential: none(),
+			api.ObjectIncident: none(),
+			api.ObjectKey:      none(), api.ObjectVersion: "1", api.ObjectCredential: none(),
 			api.ObjectAlias: name + "-nobody", api.ObjectTenant: none(), api.ObjectApproval: none(), api.ObjectNode: "node-9", api.ObjectPolicy: "9",
 			api.ObjectWebhook: none(), api.ObjectSecret: none(), api.ObjectPath: name + "-nobody", api.ObjectRoute: name + "-nobody", api.ObjectJob: none(),
 			api.ObjectRequest: none(),
@@ -118,7 +124,7 @@ func (w *world) freshObjects(of tenant, n int, r *api.Route) (foreign, absent []
 func TestForeignAndMissingObjectsTakeTheSameSteps(t *testing.T) {
 	wiretest.Require(t)
 	service := wiretest.StartQuiet(t, t.TempDir())
-	w := &world{t: t, operator: service.Operator}
+	w := &world{t: t, operator: service.Operator, incidents: service.App.Store}
 	w.attach(service.URL, service.Client(), service.Handler)
 	compared := 0
 	for n, r := range api.Routes() {

@@ -29,6 +29,8 @@ type QuotaResponse struct {
 	Concurrency QuotaUse      `json:"concurrency" doc:"Requests in flight"`
 	Storage     []StoredQuota `json:"storage"`
 
+	CostBreaker CostBreaker `json:"cost_breaker"`
+
 	Admitted uint64 `json:"admitted" doc:"Requests since the service started, on this API node"`
 	Refused  uint64 `json:"refused"`
 

@@ -53,6 +53,6 @@ type TestWebhookResponse struct {
 
 // CreateWebhookRequest is the body of create-webhook.
 type CreateWebhookRequest struct {
-	URL   string          `json:"url" api:"required" doc:"An https URL without user information and fragment, to port 443 or one above 1023 of a public address" maxlen:"MaxWebhookURL" example:"https://hooks.example.com/sluice"`
+	URL   string          `json:"url" api:"required" doc:"An https URL without user information and fragment, to port 443 or one above 1023 of a public address; or mailto: and an address, where the service sends mail" maxlen:"MaxWebhookURL" example:"https://hooks.example.com/sluice"`
 	Types []kms.EventType `json:"types" doc:"Types of events that it gets; absent or empty: all" maxlen:"MaxEventTypes"`
 }

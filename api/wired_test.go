@@ -11,7 +11,7 @@ import (
 func TestWholeService(t *testing.T) {
 	wiretest.Require(t)
 	service := wiretest.StartQuiet(t, t.TempDir())
-	w := &world{t: t, operator: service.Operator}
+	w := &world{t: t, operator: service.Operator, incidents: service.App.Store}
 	w.attach(service.URL, service.Client(), service.Handler)
 	for _, c := range []struct {
 		name string
@@ -48,7 +48,7 @@ func TestWholeService(t *testing.T) {
 // store, whose transactions are what lets an approval be used once.
 func TestTwoOperatorsOnAWholeService(t *testing.T) {
 	service := wiretest.StartTwoOperators(t, t.TempDir())
-	w := &world{t: t, operator: service.Operator}
+	w := &world{t: t, operator: service.Operator, incidents: service.App.Store}
 	w.attach(service.URL, service.Client(), service.Handler)
 	second := w.secondOperator()
 	t.Run("tenant is deleted by two operators", func(t *testing.T) { w.deletion(t, second) })

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-kms/sluice/api"
+	"github.com/sluice-kms/sluice/costreport"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/provider"
 )
@@ -41,8 +42,9 @@ type world struct {
 	acme     tenant
 	rival    tenant
 
-	*memory // nil on a whole service
-	metrics *prometheus.Registry
+	*memory   // nil on a whole service
+	incidents kms.CostIncidents
+	metrics   *prometheus.Registry
 }
 
 // tenant is one of the two, with a credential that may do everything in it.
@@ -118,13 +120,13 @@ func newWorldServing(t testing.TB, serving func(*kms.Config), made func(kms.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, logs: &lockedBuffer{}, operator: operator, memory: m, metrics: prometheus.NewRegistry()}
+	w := &world{t: t, logs: &lockedBuffer{}, operator: operator, memory: m, incidents: m, metrics: prometheus.NewRegistry()}
 	log := slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	c := kms.Config{
 		Keys: m, Tenants: m, Credentials: m, Lifecycle: m, Aliases: m, Idempotency: m, CredentialUses: m, Records: m, Queues: m,
 		Approvals: m, Deletions: m, Nodes: m, Policies: m, PolicyEngine: m.engine, Capacity: m, Webhooks: m, Deliveries: m, Addresses: addresses,
 		RootRotation: rootRotation, BackupRetention: backupRetention, Jobs: m,
-		SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Routes: m, Probes: m, RouteHealth: provider.Health{}, KeyTrials: m,
+		SuccessLine: func() int64 { return 9950 }, Trail: m, ReadEntry: m.readEntry, Secrets: m, Events: m, Incidents: m, Routes: m, Probes: m, RouteHealth: provider.Health{}, KeyTrials: m,
 		Quota: m, Accounts: m, Scheduler: atOnce{}, Device: device{m}, Journal: m,
 		Pepper: secrets.Pepper, Observer: m, Log: log, Clock: clock,
 	}
@@ -132,7 +134,7 @@ func newWorldServing(t testing.TB, serving func(*kms.Config), made func(kms.Conf
 	config := api.Config{
 		Service:       kms.NewService(c),
 		Authenticator: kms.NewAuthenticator(m, m, secrets.Pepper, clock),
-		Log:           log, Clock: clock, Registerer: w.metrics, Version: "test",
+		Log:           log, Clock: clock, Registerer: w.metrics, Version: "test", Reports: costreport.Reports{},
 	}
 	for _, change := range changes {
 		change(&config)

@@ -44,6 +44,8 @@ type call struct {
 	// changes marks a call that changes stored state: doing it twice is not
 	// doing it once, so that its repetitions carry one Idempotency-Key.
 	changes bool
+	// accept is the type of an answer that is not JSON; "": it is.
+	accept string
 	// prepares marks a POST that neither uses a key nor changes anything.
 	prepares bool
 }
@@ -98,6 +100,9 @@ func (c *Client) repeat(ctx context.Context, k call, out any) error {
 		}
 		if once != "" {
 			req.Header.Set(headerIdempotency, once)
+		}
+		if k.accept != "" {
+			req.Header.Set("Accept", k.accept)
 		}
 		err = c.send(req, out)
 		if err == nil {
@@ -197,6 +202,9 @@ func (c *Client) send(req *http.Request, out any) error {
 		return fmt.Errorf("%w: it is longer than %d bytes", ErrBadAnswer, maxAnswer)
 	case res.StatusCode < 200 || res.StatusCode > 299:
 		return refusal(res, body)
+	}
+	if raw, ok := out.(*document); ok {
+		return raw.take(res.Header, body)
 	}
 	if mediaType(res.Header) != contentJSON || json.Unmarshal(body, out) != nil {
 		// The decoder's error is not kept: it can quote the body.

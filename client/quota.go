@@ -32,6 +32,8 @@ type Quota struct {
 	Concurrency QuotaUse      `json:"concurrency"` // requests in flight
 	Storage     []StoredQuota `json:"storage"`
 
+	CostBreaker CostBreaker `json:"cost_breaker"`
+
 	// Admitted and Refused count requests since the API node started.
 	Admitted uint64 `json:"admitted"`
 	Refused  uint64 `json:"refused"`

@@ -403,6 +403,18 @@ var calls = []struct {
 		"DELETE", "/v1/webhooks/id", ""},
 	{"TestWebhook", func(ctx context.Context, c *client.Client) (any, error) { return out(c.TestWebhook(ctx, "id")) },
 		"POST", "/v1/webhooks/id/test", ""},
+	{"CostIncidents", func(ctx context.Context, c *client.Client) (any, error) { return first(c.CostIncidents(ctx, "")) },
+		"GET", "/v1/quota/incidents", ""},
+	{"CostIncidents of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return first(c.CostIncidents(ctx, "acme")) },
+		"GET", "/v1/tenants/acme/quota/incidents", ""},
+	{"CostReport", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CostReport(ctx, "", "id")) },
+		"GET", "/v1/quota/incidents/id", ""},
+	{"CostReport of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.CostReport(ctx, "acme", "id")) },
+		"GET", "/v1/tenants/acme/quota/incidents/id", ""},
+	{"LiftCost", func(ctx context.Context, c *client.Client) (any, error) { return out(c.LiftCost(ctx, "")) },
+		"POST", "/v1/quota/cost-breaker/reset", ""},
+	{"LiftCost of a tenant", func(ctx context.Context, c *client.Client) (any, error) { return out(c.LiftCost(ctx, "acme")) },
+		"POST", "/v1/tenants/acme/quota/cost-breaker/reset", ""},
 	{"SubmitJob", func(ctx context.Context, c *client.Client) (any, error) {
 		return out(c.SubmitJob(ctx, client.JobItems(slices.Values([]client.BatchItem{{Op: "random", Input: map[string]int{"bytes": 8}}, {Op: "sign", Key: "k"}})),
 			&client.SubmitJobOptions{Retain: 72 * time.Hour}))

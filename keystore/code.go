@@ -83,6 +83,8 @@ const (
 	codeJob             = "jobs"
 	codeJobChunk        = "job_chunks"
 	codeBaseline        = "credential_baselines"
+	codeCostIncident    = "cost_incidents"
+	codeCostLift        = "cost_lifts"
 
 	codeAuthentication = "row_authentication"
 )

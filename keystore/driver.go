@@ -49,6 +49,7 @@ type Driver interface {
 	ProbeDriver
 	JobDriver
 	BaselineDriver
+	CostIncidentDriver
 	SystemSecretDriver
 	ClaimDriver
 	RecordDriver
@@ -325,6 +326,21 @@ type BaselineDriver interface {
 	// PutBaselines stores baselines together in place of those that there are;
 	// those of missing credentials are left out.
 	PutBaselines(context.Context, PutBaselinesParams) error
+}
+
+// CostIncidentDriver is the part of Driver for incidents of cost breakers.
+type CostIncidentDriver interface {
+	// InsertCostIncident removes the tenant's oldest beyond Keep too.
+	InsertCostIncident(context.Context, InsertCostIncidentParams) error
+	CostIncident(context.Context, CostIncidentParams) (*CostIncidentRow, error)
+	// ListCostIncidents returns up to Limit with ids before Before, descending.
+	ListCostIncidents(context.Context, ListCostIncidentsParams) ([]*CostIncidentRow, error)
+	// DeleteCostIncidents removes up to Limit of all tenants that ended at or
+	// before Before, and returns how many.
+	DeleteCostIncidents(context.Context, DeleteCostIncidentsParams) (int, error)
+	// PutCostLift replaces what there is.
+	PutCostLift(context.Context, PutCostLiftParams) error
+	CostLift(context.Context, CostLiftParams) (*CostLiftRow, error)
 }
 
 // SystemSecretDriver is the part of Driver for the service's own secrets.

@@ -51,6 +51,10 @@ func (s *Store) purgeExpired(ctx context.Context) {
 	s.purgeBatches(ctx, "endpoints of providers", func() (int, error) {
 		return s.driver.DeleteEndpoints(ctx, DeleteEndpointsParams{Now: now, Limit: purgeBatch})
 	})
+	s.purgeBatches(ctx, "incidents of cost breakers", func() (int, error) {
+		return s.driver.DeleteCostIncidents(ctx, DeleteCostIncidentsParams{
+			Before: timestamp(s.now().Add(-kms.CostIncidentsKept)), Limit: purgeBatch})
+	})
 	s.purgeBatches(ctx, "changes of secrets", func() (int, error) {
 		return s.driver.DeleteSecretChanges(ctx, DeleteSecretChangesParams{
 			Before: timestamp(s.now().Add(-kms.SecretChangesMaxAge)), Limit: purgeBatch})

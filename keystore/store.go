@@ -31,6 +31,7 @@ var (
 	_ kms.ProviderRoutes  = (*Store)(nil)
 	_ kms.EndpointProbes  = (*Store)(nil)
 	_ kms.Jobs            = (*Store)(nil)
+	_ kms.CostIncidents   = (*Store)(nil)
 	_ kms.SystemSecrets   = (*Store)(nil)
 	_ kms.Idempotency     = (*Store)(nil)
 	_ kms.Trail           = (*Store)(nil)
@@ -62,6 +63,8 @@ const (
 	ObjectEndpoint       Object = "endpoint of a provider"
 	ObjectJob            Object = "job"
 	ObjectJobChunk       Object = "chunk of a job"
+	ObjectCostIncident   Object = "incident of a cost breaker"
+	ObjectCostLift       Object = "lift of a cost breaker"
 	ObjectSystemSecret   Object = "system secret"
 	ObjectClaim          Object = "idempotency record"
 

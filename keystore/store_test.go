@@ -59,6 +59,10 @@ func (nothingToPurge) DeleteExpiredRecords(ctx context.Context, _ DeleteExpiredR
 	return 0, ctx.Err()
 }
 
+func (nothingToPurge) DeleteCostIncidents(ctx context.Context, _ DeleteCostIncidentsParams) (int, error) {
+	return 0, ctx.Err()
+}
+
 func (nothingToPurge) DeleteEndpoints(ctx context.Context, _ DeleteEndpointsParams) (int, error) {
 	return 0, ctx.Err()
 }

@@ -21,6 +21,10 @@ const (
 	EventMonthSoft     EventType = "quota.month_soft_limit"
 	EventBandwidthSoft EventType = "quota.bandwidth_soft_limit"
 
+	EventCostRisk      EventType = "cost.risk"
+	EventCostStopped   EventType = "cost.stopped"
+	EventCostRecovered EventType = "cost.recovered"
+
 	EventNodeDown EventType = "node.down"
 	EventNodeOut  EventType = "node.out"
 	EventNodeUp   EventType = "node.up"
@@ -79,6 +83,12 @@ var eventTypes = []EventInfo{
 		Doc: "a tenant has used the soft part of its month's credits: window is the month, used and limit are credits"},
 	{Type: EventBandwidthSoft, Severity: SeverityWarning, Fields: []string{"window", "used", "limit"},
 		Doc: "a tenant has used the soft part of its day's bandwidth: window is the day, used and limit are bytes"},
+	{Type: EventCostRisk, Severity: SeverityWarning, Fields: []string{"component", "whole_tenant", "stage", "before", "risk_permille", "credits_per_minute", "stops_at", "credits_at_stop", "exhausted_at"},
+		Doc: "a stage of the cost breaker: at the present rate the day or month is used up long before its end; no_bulk refuses bulk work, marked marks answers, calm is over; stops_at and credits_at_stop are when everything will be refused and what the incident will have used by then"},
+	{Type: EventCostStopped, Severity: SeverityError, Fields: []string{"component", "whole_tenant", "stage", "before", "risk_permille", "credits_per_minute", "stops_at", "credits_at_stop", "exhausted_at"},
+		Doc: "the cost breaker refuses everything of a component, or of the tenant, until its use is low again for a minute or an administrator lifts the stop"},
+	{Type: EventCostRecovered, Severity: SeverityInfo, Fields: []string{"incident", "lasted_seconds", "credits_used", "credits_over", "credits_refused", "causes"},
+		Doc: "an incident of the cost breaker is over, and its report is there: `sluice quota incidents ID`; credits_over is what was used beyond the plan"},
 	{Type: EventNodeDown, Severity: SeverityError, Operators: true, Fields: []string{"node", "api_node"},
 		Doc: "an API node has lost an HSM node and goes on trying it"},
 	{Type: EventNodeOut, Severity: SeverityError, Operators: true, Fields: []string{"node", "api_node"},

@@ -88,7 +88,7 @@ func (e *Entry) StoredRevisions(made bool) []StoredRevision {
 func (e *Entry) row() (StoredRevision, bool) {
 	r := StoredRevision{Tenant: e.target()}
 	switch e.Op {
-	case OpSetAlias, OpDeleteAlias, OpCreateProject, OpApprove, OpSetSecretGrants, OpCreateJob, OpCancelJob, OpDeleteJob:
+	case OpSetAlias, OpDeleteAlias, OpCreateProject, OpApprove, OpSetSecretGrants, OpCreateJob, OpCancelJob, OpDeleteJob, OpLiftCost:
 		return r, false
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:
 		return r, false

@@ -82,6 +82,7 @@ const (
 	OpReadQuota        Op = "read-quota"
 	OpReadCapacity     Op = "read-capacity"
 	OpReadQuotas       Op = "read-quotas" // of all tenants
+	OpLiftCost         Op = "lift-cost"   // the stop of the cost breaker
 	OpReadRequest      Op = "read-request"
 	OpReadAudit        Op = "read-audit"
 	OpReadUsage        Op = "read-usage"
@@ -272,6 +273,7 @@ var ops = []OpInfo{
 	{Op: OpEnrolCode, Class: ClassManage, Family: "tenant", Changes: true},
 	{Op: OpReadQuota, Class: ClassRead, Family: "usage"},
 	{Op: OpReadQuotas, Class: ClassRead, Family: "operator"},
+	{Op: OpLiftCost, Class: ClassManage, Family: "tenant", Changes: true},
 	{Op: OpCreateWebhook, Class: ClassCreate, Family: "tenant", Changes: true},
 	{Op: OpReadWebhook, Class: ClassRead, Family: "tenant"},
 	{Op: OpDeleteWebhook, Class: ClassManage, Family: "tenant", Changes: true},

@@ -185,6 +185,7 @@ type AdmitRequest struct {
 	// objects (OpFetchSecrets), which may be none; of others it is 0.
 	Items   int
 	Urgency Urgency
+	Batch   bool // it is an item of a batch
 	// Target is the tenant that is acted on, if it is not the principal's.
 	Target uuid.UUID
 	// Versions is how many versions that are not destroyed the key has which is
@@ -214,6 +215,9 @@ type Reservation struct {
 	DayEnd    time.Time
 	// DayLeft is what the day's total still has; DayLimit 0: it has none.
 	DayLeft, DayLimit Credits
+	// Exhausted is when nothing will be left of the day or month if the use goes
+	// on as it is, told while the cost breaker marks answers; else it is zero.
+	Exhausted time.Time
 }
 
 // Credits counts micro-credits: 1,000,000 is one credit of the cost table.

@@ -43,7 +43,7 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 		{"tenant administration", acme, []string{"tenant:admin"}, []kms.Op{
 			kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
 			kms.OpRotateCredential, kms.OpRevokeCredential, kms.OpClearCredential, kms.OpEnrolCode,
-			kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants}},
+			kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants, kms.OpLiftCost}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
 			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes,
@@ -181,7 +181,7 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 	elsewhere := []kms.Op{kms.OpListKeys, kms.OpListAliases, kms.OpRandom, kms.OpDigest} // act on no key
 	administration := []kms.Op{kms.OpCreateProject, kms.OpReadProject, kms.OpCreateCredential, kms.OpReadCredential,
 		kms.OpRotateCredential, kms.OpRevokeCredential, kms.OpClearCredential, kms.OpEnrolCode,
-		kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants}
+		kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants, kms.OpLiftCost}
 	for _, c := range []struct {
 		role    string
 		tenant  *kms.Tenant

@@ -13,6 +13,9 @@ type QuotaAccounts interface {
 	// Standings returns the tenants near a limit or beyond one, the nearest
 	// first, up to limit of them, and how many there are.
 	Standings(limit int) (list []QuotaStanding, all int)
+	// LiftCost ends the stop of an incident of a tenant that began before a time,
+	// and tells whether there is one here.
+	LiftCost(tenant uuid.UUID, at time.Time) bool
 }
 
 // QuotaAccount is what a tenant may use and has used.
@@ -43,6 +46,7 @@ type QuotaAccount struct {
 	Admitted, Refused uint64 // requests, since the service started
 
 	Retries RetryContract
+	Cost    CostBreaker
 }
 
 // RetryContract is how a tenant obeyed Retry-After in the last one to two minutes,

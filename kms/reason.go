@@ -80,6 +80,10 @@ var reasons = []ReasonInfo{
 	{"KEY_BREAKER_OPEN", UnitNone, "most calls with the key were refused, so all are held back for a moment",
 		"use a data key and cache it locally"},
 	{"KEY_FAILING", UnitNone, "most calls with the key failed, so all are held back for a moment", "try again later; if it goes on, tell the operator"},
+	{"COST_BULK_REFUSED", UnitCredits, "the cost breaker refuses bulk work: the use of the last minute is so far above what the rest of the day or month allows, of at most {limit} a minute, that the quota would be used up long before its reset",
+		"find what uses so much; see the tenant's quota and its incidents"},
+	{"COST_STOPPED", UnitCredits, "the cost breaker has stopped the component, or the tenant, because its use went on above {limit} a minute, with which the quota would be used up long before its reset",
+		"find what uses so much; send nothing for the time of Retry-After, or have an administrator lift the stop"},
 	{ReasonLease, UnitCredits, "this node's part of the shared limit was on its way: {have} of {limit} were there", "nothing: it comes within milliseconds"},
 	{"STORE_AWAY", UnitCredits, "the store of shared limits is away, so emergency limits hold: the request needs {need} and {have} are there",
 		"send less a second until the store is back"},
@@ -88,6 +92,7 @@ var reasons = []ReasonInfo{
 	{"OVERDRAFT", UnitCredits, "the tenant can overdraw its bucket by {have} more, of {limit}, while the HSMs have room", ""},
 	{"RAMP", UnitThousandths, "a new tenant has {have} of its rate", "nothing: it rises to all of it in a day"},
 	{"LOAD", UnitThousandths, "the load of the HSMs leaves {have} of the refill", "send bulk work later"},
+	{"COST_RISK", UnitThousandths, "the risk of the cost breaker is {have}, and its line {limit}", "see the tenant's quota"},
 
 	{"SHARE", UnitPartialSlots, "all slots worked for requests whose turn was before: the tenant held {have} of a fair share of {limit}",
 		"send less at once; a higher tier has a larger share"},

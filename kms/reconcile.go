@@ -75,6 +75,8 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundSecret(ctx, e)
 	case OpPutRoute, OpDeleteRoute:
 		return s.foundRoute(ctx, e)
+	case OpLiftCost:
+		return s.foundCostLift(ctx, e)
 	case OpCreateJob, OpCancelJob, OpDeleteJob:
 		return s.foundJob(ctx, e)
 	case OpSetSecretGrants:

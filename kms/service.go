@@ -79,6 +79,7 @@ type Service struct {
 	rotations chan DueKey
 	quota     Quota
 	accounts  QuotaAccounts
+	incidents CostIncidents
 	scheduler Scheduler
 	device    Device
 	journal   Journal
@@ -134,6 +135,7 @@ type Config struct {
 	RouteRules  func() RouteRules  // nil: the defaults
 	Events      Events
 	AbuseRules  func(*Tenant) AbuseRules // nil: flags lead to alerts only
+	Incidents   CostIncidents
 	Routes      ProviderRoutes
 	Probes      EndpointProbes
 	KeyTrials   KeyTrials // nil: no key is tried out
@@ -168,7 +170,8 @@ func NewService(c Config) *Service {
 		quota: c.Quota, accounts: c.Accounts, scheduler: c.Scheduler, device: c.Device, journal: c.Journal,
 		pepper: c.Pepper, observer: c.Observer, log: c.Log, clock: c.Clock,
 		secrets: c.Secrets, policyTimes: c.SecretTimes, policyRules: c.RouteRules, dataKeys: newDataKeyCache(), events: c.Events, abuseRules: c.AbuseRules,
-		routes: c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
+		incidents: c.Incidents,
+		routes:    c.Routes, routing: c.RouteHealth, probes: c.Probes, trials: c.KeyTrials, toTry: make(chan keyTrial, trialQueue),
 	}
 	s.watches = newWatchHub(s)
 	return s
@@ -336,7 +339,7 @@ func (s *Service) allowed(t *Ticket, k *task) bool {
 func (s *Service) admit(t *Ticket, k *task) error {
 	r := AdmitRequest{
 		RequestID: t.RequestID, Principal: t.By, Op: k.op, Spec: k.spec,
-		Bytes: k.bytes, Items: t.priced, Urgency: t.Urgency, Target: t.Target,
+		Bytes: k.bytes, Items: t.priced, Urgency: t.Urgency, Batch: t.item, Target: t.Target,
 	}
 	if t.Key != nil {
 		r.Spec, r.Key = t.Key.Spec, t.Key.ID

@@ -20,6 +20,10 @@
 // and webhook-signature "v1," and the base64 of HMAC-SHA-256, keyed with the
 // webhook's secret, over id, timestamp and body with dots between.
 //
+// A webhook whose URL is mailto: gets its events by mail (Mail), by the same
+// queue; what its server took counts as taken. Nothing that clients chose is in
+// a header line of a mail.
+//
 // A status of 200 to 299 ends it. Everything else is a failure, redirects
 // included: it is tried again after a pause that doubles up to a day, and given
 // up when the event is too old. A webhook that has failed without a break for
@@ -31,7 +35,7 @@
 //
 // # What it never does
 //
-// It decides no address: Config.Post does, see package egress. It logs no URL,
+// It decides no address: Config.Post does, see package egress, and Config.Mail, see notify/smtp. It logs no URL,
 // no body and no secret, and reads no more of an answer than its status.
 //
 // # Locks

@@ -25,7 +25,8 @@ type Secrets interface {
 	Unseal(ctx context.Context, k kms.SealingKey, name string, version uint32, blob []byte) ([]byte, error)
 }
 
-// Config is what a Notifier needs; every field is required but Registerer.
+// Config is what a Notifier needs; every field is required but Mail,
+// Attach and Registerer.
 type Config struct {
 	Webhooks   kms.Webhooks
 	Deliveries kms.Deliveries
@@ -36,6 +37,11 @@ type Config struct {
 	// Post sends a request to the address that it names, if that may be sent
 	// to, and follows no redirect.
 	Post func(*http.Request) (*http.Response, error)
+	// Mail sends an event to a mailto: URL, if mail may be sent to it; nil: no
+	// mail is sent. Attach makes what goes with a mail, by the event's type,
+	// tenant and fields; nil, and nil of it: nothing.
+	Mail   func(ctx context.Context, url string, m *Mail) error
+	Attach func(ctx context.Context, t kms.EventType, tenant string, data map[string]string) (*Attachment, error)
 	// GiveUp is after how long a delivery is not tried again, and DisableAfter
 	// after how long a webhook that has only failed is disabled.
 	GiveUp, DisableAfter time.Duration

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 	"uuid"
 
@@ -25,6 +26,8 @@ const (
 	// end its connection in an orderly way.
 	maxAnswer = 4 << 10
 	userAgent = "Sluice-Webhooks/1"
+	// mailPrefix begins the URLs to which events are mailed.
+	mailPrefix = "mailto:"
 )
 
 // The pauses between attempts.
@@ -137,6 +140,9 @@ func (n *Notifier) receiver(d *kms.Delivery) (*kms.Webhook, *kms.Tenant, error) 
 func (n *Notifier) attempt(d *kms.Delivery, w *kms.Webhook, tenant *kms.Tenant) error {
 	ctx, cancel := context.WithTimeout(n.running, attemptTimeout)
 	defer cancel()
+	if strings.HasPrefix(w.URL, mailPrefix) {
+		return n.mail(ctx, d, w.URL)
+	}
 	secret, err := n.secret(ctx, w, tenant)
 	if err != nil {
 		return fmt.Errorf("opening the secret: %w", err)

@@ -37,6 +37,7 @@ func (e *Engine) Account(of *kms.Tenant) kms.QuotaAccount {
 		Pool:  a.Pool, PoolMax: a.PoolMax, Lowered: a.Lowered,
 		Bytes: a.Bytes, BytesMax: a.BytesMax, InFlight: a.InFlight, InFlightMax: a.MaxFlight,
 		Admitted: a.Admitted, Refused: a.Refused, Retries: s.retryContract(t, now.ns),
+		Cost: t.costBreaker(now),
 	}
 	for _, p := range a.Packs {
 		account.Packs = append(account.Packs, kms.QuotaPack{ID: p.ID, Left: p.Left, Expires: p.Expires})

@@ -141,6 +141,9 @@ func (e *Engine) sweepLocked(s *engineShard) (forgotten int) {
 			t.projects = nil
 		}
 		e.advance(t, now)
+		if t.cost == nil && t.minute.sum(now.ns) == 0 {
+			t.minute = nil
+		}
 		if e.asNew(&t.scope, now) && t.unused(now.ns) {
 			delete(s.tenants, id)
 			delete(s.early, t)
@@ -171,5 +174,5 @@ func (e *Engine) asNew(sc *scope, now instant) bool {
 func (t *tenant) unused(now int64) bool {
 	t.refunds.refill(now, t.refundRate(), 0)
 	return t.elastic.fresh(t.limits.days) && t.month.used == 0 && t.bandwidth.used == 0 && t.refunds.full(t.refundRate()) &&
-		len(t.packs) == 0 && t.scopes == 0 && len(t.projects) == 0
+		len(t.packs) == 0 && t.scopes == 0 && len(t.projects) == 0 && t.cost == nil
 }

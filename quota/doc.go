@@ -42,7 +42,8 @@
 //   - stored objects, as the store counted them at most ten seconds ago, and
 //     anew for each creation from nine tenths of the limit on, so that nodes
 //     exceed it by no more than what they create at the same moment;
-//   - the key's breakers: one for calls in vain, one for failures.
+//   - the key's breakers: one for calls in vain, one for failures;
+//   - the cost breaker of the tenant and of its components.
 //
 // Ramps of new tenants and credentials, a lowered day and the pool's load
 // change how fast buckets fill. The decisions (bucket, elastic, breaker,
@@ -54,6 +55,23 @@
 // the refill repays it. The time of a tenant's bucket is that of its tier
 // (loadClock), which runs slower above the safe line, so that no bucket need be
 // touched when the load changes.
+//
+// # Cost breaker
+//
+// The cost breaker stops what would use up a day or a month long before its end:
+//
+//	risk = use of the last minute ÷ what the rest of the period allows a minute × factor
+//
+// A minute above the line enters the next of three stages: bulk work is refused,
+// answers are marked, everything is refused. A minute below the lower line ends
+// the incident. Use is demand: what was admitted and what the breaker itself
+// refused. A request adds its price to the minute, and a tenant's risk is looked
+// at once a second; only above the line are its components told apart, and is
+// there a story of the incident, both of fixed size. WatchCosts, once a second,
+// is the only place where stages change. It judges the component without which
+// the rest would be at the line or below it, and else the tenant. What is decided
+// is pure (minuteUse, allowance, costMachine, costState). docs/cost-breaker.md has
+// the numbers and where the factors come from.
 //
 // # Retry-After
 //

@@ -57,6 +57,7 @@ func NewEngine(o Options) *Engine {
 		s.keys = make(map[uuid.UUID]*keyState)
 		s.hot = make(map[*keyState]struct{})
 		s.early = make(map[*tenant]*lately)
+		s.costly = make(map[*tenant]struct{})
 		s.holds = make(map[uuid.UUID]*hold)
 	}
 	return e
@@ -74,6 +75,7 @@ type engineShard struct {
 	active      []*tenant              // with leases to claim
 	early       map[*tenant]*lately    // those that came too early
 	lately      lately                 // of all its tenants
+	costly      map[*tenant]struct{}   // whose cost breaker is watched closely
 	latest      int64                  // ns since the engine's start, as last read
 
 	_ [40]byte // keeps two locks off one 64-byte cache line
@@ -209,6 +211,9 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	}
 	var f refusal
 	if !e.peek(&f, h, r) {
+		if f.costOnly {
+			h.refusedCost(r)
+		}
 		err := f.error(snapshot)
 		h.tenant.retries.told(h.now.ns, err)
 		s.noteHot(h.key)
@@ -217,7 +222,9 @@ func (e *Engine) decide(s *engineShard, snapshot *Snapshot, r *Request, reservat
 	}
 	events = e.commit(h)
 	s.holds[r.RequestID] = h
+	s.countCost(h, r)
 	h.tenant.tell(reservation)
+	reservation.Exhausted = h.reservation.Exhausted
 	return events, nil
 }
 

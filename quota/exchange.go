@@ -32,6 +32,10 @@ type tenantShare struct {
 	claimed int64    // ns of the last claim
 	nodes   int64    // as its last grant told; 0: no grant yet
 	pending *claim   // sent, not answered yet
+
+	spent  minuteUse // of the day, by all nodes
+	rest   int64     // of the day, as told last
+	restOf int64     // the day's number
 }
 
 // claim is a claim with where its answer goes.
@@ -372,6 +376,7 @@ func (x *exchange) take(c *claim, g Grant, rules leaseRules) {
 			line.total.grant(grant, line.window, line.grain)
 			if line.total == &t.lease.day {
 				t.elastic.pool, t.elastic.lowered = grant.Pool*Grain, grant.Lowered
+				t.share.spentOf(line.total, now.ns)
 			}
 		case line.slots != nil:
 			// From when it was asked for, so that it ends here before it

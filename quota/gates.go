@@ -39,6 +39,8 @@ func (e *Engine) gates(h *hold, r *Request) []kms.Reason {
 	add(GateOverdraft, t.limits.credits.overdraft, 0, t.limits.credits.overdraft-t.credits.debt)
 	add(GateRamp, permille, 0, t.ramped(t.step(h.now.ns)))
 	add(GateLoad, permille, 0, e.load.current.Load().tiers[t.limits.tier].share)
+	allowed := t.allowanceOf(h.now)
+	add(GateCost, h.snapshot.cost.line, 0, allowed.risk(t.minute.sum(h.now.ns)))
 	if key := h.key; key != nil {
 		hot, _ := key.hotSpot.wait(h.now.ns, &h.snapshot.hotSpot)
 		failing, _ := key.failures.wait(h.now.ns, &h.snapshot.failures)
@@ -49,9 +51,10 @@ func (e *Engine) gates(h *hold, r *Request) []kms.Reason {
 }
 
 // The codes of what refuses nothing by itself but decides how far the buckets
-// reach. Ramp and load are in thousandths of the rate.
+// reach, or the cost breaker's stage. Ramp and load are in thousandths of the rate.
 const (
 	GateOverdraft = "OVERDRAFT" // micro-credits
 	GateRamp      = "RAMP"
 	GateLoad      = "LOAD"
+	GateCost      = "COST_RISK" // thousandths; have is the risk
 )

@@ -24,6 +24,9 @@ type hold struct {
 	bytes    int64
 	creates  Object
 
+	cost     *costState // the incident in which it was admitted; nil: none
+	costPart *costPart
+
 	expires     int64 // ns: to be reconciled then
 	state       holdState
 	probeHot    bool // is the probe of the key's breakers

@@ -59,6 +59,8 @@ var limitRows = []limitRow{
 		"429, `TENANT_RATE`", "below {gate.safe_percent} − {gate.hysteresis_percent} % of the slots"},
 	{"Rate while the shared store is away", "emergency_percent", "% of the rate, divided by the nodes", func(l *TierLimits) int64 { return l.EmergencyPercent }, "",
 		"429, `STORE_AWAY`", "when the store answers"},
+	{"Cost breaker's factor", "cost_factor_permille", "thousandths", func(l *TierLimits) int64 { return l.CostFactorPermille }, "off",
+		"429, `COST_BULK_REFUSED` for bulk work, then `COST_STOPPED` for everything, with Retry-After", "when the risk is below the lower line"},
 	{"Wait, interactive", "max_wait_ms", "ms", func(l *TierLimits) int64 { return l.MaxWait.Interactive }, "", "504 `wait_exceeded`", "with the next request"},
 	{"Wait, normal", "max_wait_ms", "ms", func(l *TierLimits) int64 { return l.MaxWait.Normal }, "", "504 `wait_exceeded`", "with the next request"},
 	{"Wait, bulk", "max_wait_ms", "ms", func(l *TierLimits) int64 { return l.MaxWait.Bulk }, "", "504 `wait_exceeded`", "with the next request"},
@@ -129,6 +131,7 @@ credential, its scopes or a missing object, which costs ` + "{costs.refused_micr
 | Retry-After | whole seconds, rounded up, at least 1, lengthened by up to {retry_after.jitter_percent} %, of at most {retry_after.max_seconds} s before that, but for resets |
 | Hot-spot breaker of a key | opens at {hot_spot_breaker.min_calls} calls of which more than {hot_spot_breaker.bad_percent} % are refused by the key's bucket within {hot_spot_breaker.window_seconds} s; for {hot_spot_breaker.open_seconds} s, doubling to {hot_spot_breaker.max_open_seconds} s; then one probe |
 | Failure breaker of a key | opens at {failure_breaker.min_bad} failures of the key's or the HSM's that are more than {failure_breaker.bad_percent} % within {failure_breaker.window_seconds} s; as long as the other; 503 ` + "`reduced_capacity`, `KEY_FAILING`" + ` |
+| Cost breaker | risk = use of the last minute ÷ what the rest of the day or month allows a minute × the factor; above {cost_breaker.risk_percent} % for {cost_breaker.window_seconds} s it refuses bulk work, after as long again it marks answers, after as long again it refuses everything; below {cost_breaker.recover_percent} % for {cost_breaker.recovery_seconds} s it is over. See cost-breaker.md |
 | A request whose end nobody tells | counts as in flight for {reservations.timeout_seconds} s, is charged after {reservations.charge_after_hours} h unless the journal says otherwise |
 | All tenants' rates together | at most {gate.capacity_percent} % of what the HSMs can do, which is measured; until it was, of {capacity.credits_per_second} credits/s. An operator who would sell more is refused, 409 ` + "`conflict`, `capacity`" + `, unless he forces it |
 | Work that ran and failed | gives back to the bucket at most {reservations.refund_percent} % of the rate; the totals have all of it back |

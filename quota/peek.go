@@ -34,8 +34,10 @@ const (
 	ReasonVersions    = "VERSIONS"           // of one key
 	ReasonHotKey      = "KEY_BREAKER_OPEN"   // calls in vain: use a data key and cache it
 	ReasonFailingKey  = "KEY_FAILING"
-	ReasonLease       = "LEASE_PENDING" // another node's share is on its way
-	ReasonStoreAway   = "STORE_AWAY"    // emergency limits hold
+	ReasonCostBulk    = "COST_BULK_REFUSED" // micro-credits a minute; the cost breaker refuses bulk work
+	ReasonCostStopped = "COST_STOPPED"      // micro-credits a minute; the cost breaker refuses everything
+	ReasonLease       = "LEASE_PENDING"     // another node's share is on its way
+	ReasonStoreAway   = "STORE_AWAY"        // emergency limits hold
 )
 
 var (
@@ -56,7 +58,9 @@ type refusal struct {
 	spent   bool // nothing before a reset, or at all
 	ours    bool // no quota is at fault
 	keyRate bool // the key's own bucket refuses
-	retry   time.Duration
+	// costOnly tells that the cost breaker refuses, and nothing else.
+	costOnly bool
+	retry    time.Duration
 }
 
 // refuse notes a reason; retry 0: waiting does not help.
@@ -87,9 +91,19 @@ func (f *refusal) error(s *Snapshot) *kms.Error {
 		if r.Code == ReasonHotKey {
 			e.Detail = "most calls with this key are refused: use a data key and cache it locally"
 		}
+		if r.Code == ReasonCostStopped || r.Code == ReasonCostBulk {
+			e.Detail = costDetail(r.Code)
+		}
 	}
 	e.RetryAfter = retryAfter(s.jitter(f.retry))
 	return e
+}
+
+func costDetail(code string) string {
+	if code == ReasonCostBulk {
+		return "bulk work is refused: at the present rate the quota would be used up long before its reset"
+	}
+	return "everything is refused: at the present rate the quota would be used up long before its reset"
 }
 
 // retryAfter rounds a wait up to the whole seconds of a Retry-After header, at
@@ -119,6 +133,7 @@ func (e *Engine) peek(f *refusal, h *hold, r *Request) bool {
 	if h.key != nil {
 		h.peekBreakers(f)
 	}
+	h.peekCost(f, r)
 	if f.reasons == nil {
 		return true
 	}

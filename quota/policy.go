@@ -66,8 +66,12 @@ type TierLimits struct {
 	// away; never 0, never more than all.
 	EmergencyPercent int64 `json:"emergency_percent" range:"1:100"`
 	// RampFromPercent is where new tenants and credentials begin; 100: no ramp.
-	RampFromPercent int64   `json:"ramp_from_percent" range:"1:100"`
-	Class           Classes `json:"class"`
+	RampFromPercent int64 `json:"ramp_from_percent" range:"1:100"`
+	// CostFactorPermille is the factor of the cost breaker's risk, in thousandths:
+	// the less it is, the higher a peak above the plan has to be. 0, or no such
+	// field, which documents of before it have not: the breaker is off.
+	CostFactorPermille int64   `json:"cost_factor_permille" range:"0:1000000"`
+	Class              Classes `json:"class"`
 }
 
 // WaitTimes are how long requests of each urgency wait for a slot at most.
@@ -135,10 +139,11 @@ type BreakerRules struct {
 	ProbeMs        int64 `json:"probe_ms" range:"100:60000"`
 }
 
-// CostBreakerRules are those of the breaker of runaway cost.
+// CostBreakerRules are those of the breaker of runaway cost: see costRules. A
+// tier's or a tenant's cost_factor_permille is the factor.
 type CostBreakerRules struct {
-	RiskPercent     int64 `json:"risk_percent" range:"100:10000"` // of what the rest of the period allows
-	WindowSeconds   int64 `json:"window_seconds" range:"1:3600"`
+	RiskPercent     int64 `json:"risk_percent" range:"100:10000"` // of what the rest of the period allows, times the factor
+	WindowSeconds   int64 `json:"window_seconds" range:"1:3600"`  // above it, before each stage
 	RecoverPercent  int64 `json:"recover_percent" range:"1:10000"`
 	RecoverySeconds int64 `json:"recovery_seconds" range:"1:3600"`
 }
@@ -249,6 +254,8 @@ type TierOverride struct {
 	KeyPercent        *int64 `json:"key_percent,omitzero"`
 	EmergencyPercent  *int64 `json:"emergency_percent,omitzero"`
 	RampFromPercent   *int64 `json:"ramp_from_percent,omitzero"`
+
+	CostFactorPermille *int64 `json:"cost_factor_permille,omitzero"`
 }
 
 // ScopeLimits are the limits of a project, credential or key; 0: none.

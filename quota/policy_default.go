@@ -16,6 +16,20 @@ const (
 // figures before.
 const unmeasuredCapacity = million
 
+// The factors of the cost breaker's risk, in thousandths. The highest use above
+// the plan that is normal is the bought rate for an hour, at any time of the day:
+// 3.6 times what the rest of the period allows with platinum and gold, 5.4 with
+// silver and 59 with free, whose rate for an hour is most of its day. With these
+// factors that comes to a risk of 1.4, and a line of 2 leaves a tenant with a
+// heavy month some room. docs/cost-breaker.md has the figures, which a
+// simulation of months gives.
+const (
+	platinumCostFactor = 400
+	goldCostFactor     = 400
+	silverCostFactor   = 250
+	freeCostFactor     = 20
+)
+
 // DefaultPolicy returns the numbers that Sluice comes with.
 func DefaultPolicy() *Policy {
 	return &Policy{
@@ -58,28 +72,28 @@ func defaultTiers() map[kms.Tier]*TierLimits {
 			CreditsPerSecond: 20_000, BurstCredits: 60_000, OverdraftCredits: 20_000,
 			DayCredits: 600 * million, PoolCredits: 300 * million, BandwidthBytes: tib, Concurrency: 256,
 			Keys: 100_000, Secrets: 10_000, Credentials: 1000, VersionsPerKey: 1000,
-			KeyPercent: 100, MaxWait: WaitTimes{1000, 2000, 30_000}, LoadPercent: 100, EmergencyPercent: 80, RampFromPercent: 100,
+			KeyPercent: 100, MaxWait: WaitTimes{1000, 2000, 30_000}, LoadPercent: 100, EmergencyPercent: 80, RampFromPercent: 100, CostFactorPermille: platinumCostFactor,
 			Class: Classes{"HIGH", "HIGH", "MID"},
 		},
 		kms.TierGold: {
 			CreditsPerSecond: 5000, BurstCredits: 15_000, OverdraftCredits: 5000,
 			DayCredits: 150 * million, PoolCredits: 75 * million, BandwidthBytes: 256 * gib, Concurrency: 128,
 			Keys: 10_000, Secrets: 2000, Credentials: 200, VersionsPerKey: 1000,
-			KeyPercent: 50, MaxWait: WaitTimes{1000, 2000, 30_000}, LoadPercent: 100, EmergencyPercent: 60, RampFromPercent: 50,
+			KeyPercent: 50, MaxWait: WaitTimes{1000, 2000, 30_000}, LoadPercent: 100, EmergencyPercent: 60, RampFromPercent: 50, CostFactorPermille: goldCostFactor,
 			Class: Classes{"HIGH", "MID", "LOW"},
 		},
 		kms.TierSilver: {
 			CreditsPerSecond: 1000, BurstCredits: 3000, OverdraftCredits: 500, RequestsPerSecond: 2000, BurstRequests: 2000,
 			DayCredits: 20 * million, PoolCredits: 10 * million, BandwidthBytes: 32 * gib, Concurrency: 64,
 			Keys: 1000, Secrets: 500, Credentials: 50, VersionsPerKey: 200,
-			KeyPercent: 50, MaxWait: WaitTimes{2000, 5000, 60_000}, LoadPercent: 70, EmergencyPercent: 40, RampFromPercent: 25,
+			KeyPercent: 50, MaxWait: WaitTimes{2000, 5000, 60_000}, LoadPercent: 70, EmergencyPercent: 40, RampFromPercent: 25, CostFactorPermille: silverCostFactor,
 			Class: Classes{"MID", "MID", "LOW"},
 		},
 		kms.TierFree: {
 			CreditsPerSecond: 200, BurstCredits: 600, RequestsPerSecond: 200, BurstRequests: 200,
 			DayCredits: million, BandwidthBytes: gib, Concurrency: 16,
 			Keys: 100, Secrets: 20, Credentials: 5, VersionsPerKey: 20,
-			KeyPercent: 50, MaxWait: WaitTimes{2000, 5000, 60_000}, LoadPercent: 40, EmergencyPercent: 20, RampFromPercent: 25,
+			KeyPercent: 50, MaxWait: WaitTimes{2000, 5000, 60_000}, LoadPercent: 40, EmergencyPercent: 20, RampFromPercent: 25, CostFactorPermille: freeCostFactor,
 			Class: Classes{"MID", "LOW", "LOW"},
 		},
 	}

@@ -79,6 +79,7 @@ func (e *Engine) end(h *hold, outcome Outcome) {
 		h.giveBackTotals(cost-charged, ran)
 	}
 	e.giveBackRates(h, cost-charged, ran)
+	h.giveBackCost(cost - charged)
 	h.stopRunning()
 	for i := range h.parts {
 		h.parts[i].scope.held--

@@ -40,6 +40,7 @@ type Snapshot struct {
 	soft              int64 // thousandths
 	safe, leaveSafe   int64 // thousandths of the slots
 	leases            leaseRules
+	cost              costRules
 }
 
 // tierSet are the limits of one tenant under each tier: its own document may
@@ -74,8 +75,10 @@ type tenantLimits struct {
 	emergency int64       // thousandths
 	load      int64       // thousandths above the safe line
 	wait      WaitTimes
-	zone      *time.Location
-	packs     []packLimit
+	// costFactor is that of the cost breaker's risk, in thousandths; 0: it is off.
+	costFactor int64
+	zone       *time.Location
+	packs      []packLimit
 
 	projects    map[string]*scopeLimits
 	credentials map[uuid.UUID]*scopeLimits
@@ -114,6 +117,7 @@ func NewSnapshot(version uint64, p *Policy) *Snapshot {
 		safe:         p.Gate.SafePercent * 10,
 		leaveSafe:    (p.Gate.SafePercent - p.Gate.HysteresisPercent) * 10,
 		leases:       p.Leases.inUnits(),
+		cost:         p.CostBreaker.inUnits(),
 	}
 	for i, tier := range kms.Tiers() {
 		s.tiers[i] = p.limits(i, p.Tiers[tier], &TenantPolicy{})
@@ -151,15 +155,16 @@ func (p *Policy) limits(tier int, l *TierLimits, t *TenantPolicy) *tenantLimits 
 			total: l.DayCredits * micro, pool: l.PoolCredits * micro,
 			repay: p.Elastic.RepayPercent * 10, notch: p.Elastic.NotchPercent * 10,
 		},
-		month:     l.DayCredits * p.Totals.MonthDays * micro,
-		bandwidth: l.BandwidthBytes,
-		stored:    [objectKinds]int64{Keys: l.Keys, Secrets: l.Secrets, Credentials: l.Credentials},
-		versions:  l.VersionsPerKey,
-		ramp:      l.RampFromPercent * 10,
-		emergency: l.EmergencyPercent * 10,
-		load:      l.LoadPercent * 10,
-		wait:      l.MaxWait,
-		zone:      time.UTC,
+		month:      l.DayCredits * p.Totals.MonthDays * micro,
+		bandwidth:  l.BandwidthBytes,
+		stored:     [objectKinds]int64{Keys: l.Keys, Secrets: l.Secrets, Credentials: l.Credentials},
+		versions:   l.VersionsPerKey,
+		ramp:       l.RampFromPercent * 10,
+		emergency:  l.EmergencyPercent * 10,
+		load:       l.LoadPercent * 10,
+		wait:       l.MaxWait,
+		costFactor: l.CostFactorPermille,
+		zone:       time.UTC,
 
 		projects:    inUnits(t.Projects),
 		credentials: inUnits(t.Credentials),

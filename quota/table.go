@@ -142,6 +142,7 @@ var pricedOperations = map[kms.Op]int64{
 	kms.OpProveCredential:  5,
 	kms.OpKeeperFlag:       5,
 	kms.OpCreateWebhook:    5,
+	kms.OpLiftCost:         5,
 	kms.OpDeleteWebhook:    5,
 	kms.OpTestWebhook:      5,
 	kms.OpCreateSecret:     5,

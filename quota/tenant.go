@@ -99,6 +99,11 @@ type tenant struct {
 	projects map[string]*scope
 	stored   [objectKinds]int32 // -1: not known
 	scopes   int64              // credentials and keys that the shard holds of it
+
+	// What was admitted, and refused by the cost breaker; nil: nothing lately.
+	minute     *minuteUse
+	costLooked int64      // ns: when its risk was looked at last
+	cost       *costState // nil: its risk is not above the line
 }
 
 // pack is what is used of a burst pack.

@@ -89,6 +89,7 @@ var samples = map[string]sample{
 	"SluiceRetries":         {`sluice_tenants_retrying 1x60`, `sluice_tenants_retrying 0x60`, ten},
 	"SluiceDenials":         {`sluice_credentials_denied 1x60`, `sluice_credentials_denied 0x60`, ten},
 	"SluiceSuspicious":      {`sluice_abuse_flags_total{learnt="true"} 0x5 1x60`, `sluice_abuse_flags_total{learnt="true"} 3x60`, ten},
+	"SluiceCostStopped":     {`sluice_cost_breaker_tenants{stage="stopped"} 1x60`, `sluice_cost_breaker_tenants{stage="stopped"} 0x60`, ten},
 	"SluiceDecryptFailures": {`sluice_keys_failing 1x60`, `sluice_keys_failing 0x60`, ten},
 	"SluiceDown":            {`up{job="sluice"} 0x60`, `up{job="sluice"} 1x60`, ten},
 	"SluiceJournalLag":      {`sluice_audit_lag_seconds 10.1x60`, `sluice_audit_lag_seconds 10x60`, ten},

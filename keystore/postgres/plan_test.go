@@ -87,6 +87,9 @@ var largeTables = map[string]string{
 		FROM generate_series(1, $1 / 2) i, generate_series(0, 1) n`,
 	"endpoint_probes": `INSERT INTO endpoint_probes (url, misses, due, wanted)
 		SELECT 'https://' || i, 0, now() + i * interval '1 second', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
+	"cost_incidents": `INSERT INTO cost_incidents (tenant, id, ended, document)
+		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, now() + i * interval '1 second', '{}' FROM generate_series(1, $1) i`,
+	"cost_lifts": `INSERT INTO cost_lifts (tenant, lifted) SELECT md5(i::text)::uuid, now() FROM generate_series(1, $1) i`,
 	"request_records": `INSERT INTO request_records (tenant, request, document, expires)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, '{}', now() + i * interval '1 second' FROM generate_series(1, $1) i`,
 	"audit_entries": `INSERT INTO audit_entries (ordinal, node, sequence, tenant, time, request, project, component, op, key_id,

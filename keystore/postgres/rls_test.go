@@ -104,8 +104,8 @@ func TestTablesOfTenantsShowTheTransactionsTenantOnly(t *testing.T) {
 			t.Errorf("%s: a condition on another tenant meets %d rows", table, n)
 		}
 	}
-	if covered != 23 {
-		t.Errorf("%d tables are tenants', want 23", covered)
+	if covered != 25 {
+		t.Errorf("%d tables are tenants', want 25", covered)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestFunctionsOfTheOwnerAreTheListedOnes(t *testing.T) {
 	admin := openSQL(t, newDatabase(t).Admin)
 	got := queryStrings(t, admin, `SELECT proname FROM pg_proc WHERE pronamespace = 'sluice'::regnamespace AND prosecdef ORDER BY 1`)
 	want := []string{"add_usage", "arrived_audit_entries", "audit_entries_at", "audit_entries_of_request",
-		"audit_entries_of_request", "claim_deliveries", "computed_chunks", "delete_audit_entries",
+		"audit_entries_of_request", "claim_deliveries", "computed_chunks", "delete_audit_entries", "delete_cost_incidents",
 		"delete_ended_deliveries", "delete_expired_claims", "delete_expired_records", "delete_secret_changes", "delete_usage", "due_deletions", "due_jobs", "due_keys", "due_keys", "due_secrets", "expired_jobs",
 		"newest_audit_entries", "newest_audit_entries", "ordinal_of_audit_entry", "record_change", "release_chunks", "store_audit_entries", "store_audit_entries", "tenant_of_credential", "tenant_of_name",
 		"tenant_of_request", "tenants_after", "usage_of_all"}

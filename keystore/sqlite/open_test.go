@@ -196,6 +196,7 @@ var statementsWithoutTenant = map[string]string{
 	"claimEndpoints":                    "one for all tenants",
 	"endProbe":                          "one for all tenants",
 	"deleteEndpoints":                   "housekeeping",
+	"deleteCostIncidents":               "housekeeping",
 	"selectDueKeys":                     "the keeper acts for all tenants",
 	"selectDueDeletions":                "the keeper acts for all tenants",
 	"selectApproval":                    "operators'",

@@ -24,6 +24,7 @@ var (
 		selectJob, listJobs, jobProgress, selectDueJobs, selectExpiredJobs,
 		selectJobChunk, selectJobChunkOf, selectDueJobChunks, selectComputedChunks,
 		selectBaseline,
+		selectCostIncident, listCostIncidents, selectCostLift,
 		selectSystemSecrets, selectRowAuthentication,
 	}
 	writeStatements = []string{
@@ -40,6 +41,7 @@ var (
 		wantEndpoints, claimEndpoints, endProbe, deleteEndpoints,
 		insertJob, updateJob, delayJob, deleteJobChunks, deleteJob, touchJob, insertJobChunk, updateJobChunk, renewJobChunk, releaseJobChunks,
 		putBaseline,
+		insertCostIncident, dropCostIncidents, deleteCostIncidents, putCostLift,
 		insertSystemSecret,
 		sealTenant, sealProject, sealKey, sealVersion, sealNonces, sealKeyName, sealCredential, sealRowAuthentication,
 		insertClaim, selectClaim, finishClaim, deleteClaim, deleteExpiredClaims,

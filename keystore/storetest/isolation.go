@@ -24,6 +24,7 @@ type objects struct {
 	secret     *kms.ProviderSecret
 	route      *kms.ProviderRoute
 	job        *kms.Job
+	incident   *kms.CostIncident
 	request    uuid.UUID
 }
 
@@ -133,6 +134,10 @@ var reaching = map[string][]attempt{
 		_, err := s.Route(ctx, tenant.ID, o.route.Name)
 		return err
 	}},
+	"CostIncident": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
+		_, err := s.CostIncident(ctx, tenant.ID, o.incident.ID)
+		return err
+	}},
 	"DeleteRoute": {func(ctx context.Context, s *keystore.Store, tenant *kms.Tenant, o objects) error {
 		return s.DeleteRoute(ctx, tenant.ID, o.route.Name)
 	}},
@@ -238,6 +243,10 @@ var withoutTenant = map[string]string{
 	"EndProbe":                    "one for all tenants",
 	"Baseline":                    "says nothing of what it found: BaselinesOfAnotherTenantsCredentialsAreLeftOut",
 	"PutBaselines":                "says nothing of what it found: BaselinesOfAnotherTenantsCredentialsAreLeftOut",
+	"AddCostIncident":             "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
+	"ListCostIncidents":           "ListsHoldTheTenantsOwnObjects",
+	"NoteCostLift":                "of the own tenant: UnknownTenantIsNotFoundEverywhere",
+	"CostLifted":                  "says nothing of what it found: ListsHoldTheTenantsOwnObjects",
 	"PutRoute":                    "of the own tenant: AnotherTenantsRouteIsNotChanged",
 	"ListRoutes":                  "ListsHoldTheTenantsOwnObjects",
 	"HealthOfRoute":               "says nothing of what it found: AnotherTenantsRouteIsNotChanged",
@@ -277,7 +286,7 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 	theirs := makeObjects(t, e, owner)
 	missing := objects{
 		tenant: sampleTenant("missing"), project: "missing-project", key: sampleKey(owner, "missing"),
-		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"), route: sampleRoute(owner.ID, "missing"), job: sampleJob(owner.ID),
+		alias: "missing-alias", credential: sampleCredential(owner.ID, "missing"), webhook: sampleWebhook(owner.ID), secret: sampleSecret(owner.ID, "missing"), route: sampleRoute(owner.ID, "missing"), job: sampleJob(owner.ID), incident: sampleCostIncident(owner.ID),
 		claim: kms.IdempotencyKey{Credential: uuid.NewV7(), Key: "missing"}, request: uuid.NewV7(),
 	}
 
@@ -338,6 +347,12 @@ func testIsolation(t *testing.T, open func(*testing.T) keystore.Driver) {
 		}
 		if list, _, err := e.ListSecrets(ctx, intruder.ID, "", page); err != nil || len(list) != 0 {
 			t.Errorf("ListSecrets = %v, %v", list, err)
+		}
+		if list, _, err := e.ListCostIncidents(ctx, intruder.ID, page); err != nil || len(list) != 0 {
+			t.Errorf("ListCostIncidents = %v, %v", list, err)
+		}
+		if at, err := e.CostLifted(ctx, intruder.ID); err != nil || !at.IsZero() {
+			t.Errorf("CostLifted = %v, %v", at, err)
 		}
 		if list, _, err := e.ListRoutes(ctx, intruder.ID, page); err != nil || len(list) != 0 {
 			t.Errorf("ListRoutes = %v, %v", list, err)
@@ -434,6 +449,7 @@ func makeObjects(t *testing.T, e *env, tenant *kms.Tenant) objects {
 	o.secret = e.inRollout(t, e.secret(t, tenant.ID, "secret/path"))
 	o.route = e.route(t, tenant.ID, "secret-route")
 	o.job = e.job(t, tenant.ID)
+	o.incident = e.incident(t, tenant.ID)
 	o.claim = kms.IdempotencyKey{Tenant: tenant.ID, Credential: o.credential.ID, Key: "secret-claim"}
 	if _, err := e.Begin(t.Context(), o.claim, [32]byte{1}); err != nil {
 		t.Fatal(err)
@@ -465,18 +481,21 @@ func testUnknownTenant(t *testing.T, e *env, missing *kms.Tenant) {
 		"CreateProject": func() error {
 			return e.CreateProject(ctx, &kms.Project{Tenant: missing.ID, Name: "any", Created: start})
 		},
-		"Project":          func() error { _, err := e.Project(ctx, missing.ID, kms.DefaultProject); return err },
-		"ListProjects":     func() error { _, _, err := e.ListProjects(ctx, missing.ID, page); return err },
-		"CreateCredential": func() error { return e.CreateCredential(ctx, sampleCredential(missing.ID, "any")) },
-		"CreateSecret":     func() error { return e.CreateSecret(ctx, sampleSecret(missing.ID, "any")) },
-		"ListSecrets":      func() error { _, _, err := e.ListSecrets(ctx, missing.ID, "", page); return err },
-		"PutRoute":         func() error { return e.PutRoute(ctx, sampleRoute(missing.ID, "any")) },
-		"ListRoutes":       func() error { _, _, err := e.ListRoutes(ctx, missing.ID, page); return err },
-		"CreateJob":        func() error { return e.CreateJob(ctx, sampleJob(missing.ID)) },
-		"ListJobs":         func() error { _, _, err := e.ListJobs(ctx, missing.ID, uuid.Nil(), page); return err },
-		"CreateWebhook":    func() error { return e.CreateWebhook(ctx, sampleWebhook(missing.ID)) },
-		"ListWebhooks":     func() error { _, _, err := e.ListWebhooks(ctx, missing.ID, page); return err },
-		"ListCredentials":  func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },
+		"Project":           func() error { _, err := e.Project(ctx, missing.ID, kms.DefaultProject); return err },
+		"ListProjects":      func() error { _, _, err := e.ListProjects(ctx, missing.ID, page); return err },
+		"CreateCredential":  func() error { return e.CreateCredential(ctx, sampleCredential(missing.ID, "any")) },
+		"CreateSecret":      func() error { return e.CreateSecret(ctx, sampleSecret(missing.ID, "any")) },
+		"ListSecrets":       func() error { _, _, err := e.ListSecrets(ctx, missing.ID, "", page); return err },
+		"PutRoute":          func() error { return e.PutRoute(ctx, sampleRoute(missing.ID, "any")) },
+		"ListRoutes":        func() error { _, _, err := e.ListRoutes(ctx, missing.ID, page); return err },
+		"CreateJob":         func() error { return e.CreateJob(ctx, sampleJob(missing.ID)) },
+		"ListJobs":          func() error { _, _, err := e.ListJobs(ctx, missing.ID, uuid.Nil(), page); return err },
+		"CreateWebhook":     func() error { return e.CreateWebhook(ctx, sampleWebhook(missing.ID)) },
+		"ListWebhooks":      func() error { _, _, err := e.ListWebhooks(ctx, missing.ID, page); return err },
+		"ListCredentials":   func() error { _, _, err := e.ListCredentials(ctx, missing.ID, page); return err },
+		"AddCostIncident":   func() error { return e.AddCostIncident(ctx, sampleCostIncident(missing.ID)) },
+		"ListCostIncidents": func() error { _, _, err := e.ListCostIncidents(ctx, missing.ID, page); return err },
+		"NoteCostLift":      func() error { return e.NoteCostLift(ctx, missing.ID) },
 		"Begin": func() error {
 			_, err := e.Begin(ctx, kms.IdempotencyKey{Tenant: missing.ID, Credential: uuid.NewV7(), Key: "any"}, [32]byte{})
 			return err

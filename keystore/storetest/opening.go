@@ -184,8 +184,19 @@ var unopened = map[string]func(context.Context, *env) error{
 		_, _, err := e.ListRoutes(ctx, unopenedID, kms.Page{Size: 1})
 		return err
 	},
-	"PutRoute":    func(ctx context.Context, e *env) error { return e.PutRoute(ctx, sampleRoute(unopenedID, "early")) },
-	"DeleteRoute": func(ctx context.Context, e *env) error { return e.DeleteRoute(ctx, unopenedID, "early") },
+	"PutRoute":        func(ctx context.Context, e *env) error { return e.PutRoute(ctx, sampleRoute(unopenedID, "early")) },
+	"AddCostIncident": func(ctx context.Context, e *env) error { return e.AddCostIncident(ctx, sampleCostIncident(unopenedID)) },
+	"CostIncident": func(ctx context.Context, e *env) error {
+		_, err := e.CostIncident(ctx, unopenedID, unopenedID)
+		return err
+	},
+	"ListCostIncidents": func(ctx context.Context, e *env) error {
+		_, _, err := e.ListCostIncidents(ctx, unopenedID, kms.Page{Size: 1})
+		return err
+	},
+	"NoteCostLift": func(ctx context.Context, e *env) error { return e.NoteCostLift(ctx, unopenedID) },
+	"CostLifted":   func(ctx context.Context, e *env) error { _, err := e.CostLifted(ctx, unopenedID); return err },
+	"DeleteRoute":  func(ctx context.Context, e *env) error { return e.DeleteRoute(ctx, unopenedID, "early") },
 	"HealthOfRoute": func(ctx context.Context, e *env) error {
 		_, _, err := e.HealthOfRoute(ctx, sampleRoute(unopenedID, "early"))
 		return err
@@ -416,7 +427,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route", "job": // there were none
+		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route", "job", "incident", "lift": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

@@ -69,6 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) keystore.Driver) {
 		{"Routes", testRoutes},
 		{"Probes", testProbes},
 		{"Jobs", testJobs},
+		{"CostIncidents", testCostIncidents},
 		{"Credentials", testCredentials},
 		{"Baselines", testBaselines},
 		{"SystemSecrets", testSystemSecrets},

@@ -25,6 +25,7 @@ type scene struct {
 	secret              *kms.ProviderSecret
 	route               *kms.ProviderRoute
 	job                 *kms.Job
+	incident            *kms.CostIncident
 	prefix              string
 }
 
@@ -96,6 +97,7 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	must(e.AddOutcomes(ctx, s.tenant.ID, []kms.SecretOutcome{{Secret: s.secret.ID, Version: 2, OK: 1}}))
 	s.route = e.route(t, s.tenant.ID, prefix+"-route")
 	s.job = e.job(t, s.tenant.ID)
+	s.incident = e.incident(t, s.tenant.ID)
 	s.deleted = e.deleted(t, prefix+"-deleted")
 	s.deleted, err = e.AdvanceDeletion(ctx, s.deleted.ID, s.deleted.Revision, kms.TenantDeleted, start.Add(time.Minute))
 	must(err)
@@ -210,6 +212,14 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.Job(ctx, tenant, s.job.ID)
 			return err
 		}, nil},
+		"incident": {"cost_incidents", "id", s.incident.ID[:], func(ctx context.Context, e *env) error {
+			_, err := e.CostIncident(ctx, tenant, s.incident.ID)
+			return err
+		}, nil},
+		"lift": {"cost_lifts", "tenant", tenant[:], func(ctx context.Context, e *env) error {
+			_, err := e.CostLifted(ctx, tenant)
+			return err
+		}, nil},
 		"policy": {"policies", "version", int64(s.policy.Version), func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, s.policy.Version)
 			return err
@@ -275,6 +285,11 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 		held["job"] = held["job"] || j.ID == s.job.ID
 	}
 	wantList(t, "ListJobs", err)
+	incidents, _, err := e.ListCostIncidents(ctx, s.tenant.ID, page)
+	for _, i := range incidents {
+		held["incident"] = held["incident"] || i.ID == s.incident.ID
+	}
+	wantList(t, "ListCostIncidents", err)
 	secrets, _, err := e.ListSecrets(ctx, s.tenant.ID, "", page)
 	for _, p := range secrets {
 		held["provider"] = held["provider"] || p.ID == s.secret.ID
@@ -405,6 +420,14 @@ func (s *scene) tamperings(other *scene) []tampering {
 			_, err := e.Job(ctx, s.tenant.ID, id)
 			return err
 		}},
+		{victim: "incident", column: "tenant", value: theirs[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.CostIncident(ctx, other.tenant.ID, s.incident.ID)
+			return err
+		}},
+		{victim: "incident", column: "id", value: id[:], moves: true, elsewhere: func(ctx context.Context, e *env) error {
+			_, err := e.CostIncident(ctx, s.tenant.ID, id)
+			return err
+		}},
 		{victim: "policy", column: "version", value: int64(9), moves: true, elsewhere: func(ctx context.Context, e *env) error {
 			_, err := e.Policy(ctx, 9)
 			return err
@@ -422,6 +445,8 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("route", map[string]any{"document": []byte(`{"models":["x"]}`), "revision": int64(9)})...)
 	list = append(list, text("job", map[string]any{"credential": id[:], "state": "DONE", "expires": micro(time.Hour), "document": []byte(`{"items":1}`),
 		"revision": int64(9)})...)
+	list = append(list, text("incident", map[string]any{"document": []byte(`{"id":"x"}`), "ended": micro(time.Second)})...)
+	list = append(list, text("lift", map[string]any{"lifted": micro(time.Hour)})...)
 	list = append(list, text("policy", map[string]any{"document": []byte("another document"), "digest": make([]byte, 32), "comment": "other",
 		"created": micro(time.Second), "created_by": id[:]})...)
 	list = append(list, text("tenant", map[string]any{
@@ -458,7 +483,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": "", "job": ""} {
+		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": "", "job": "", "incident": "", "lift": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
@@ -484,6 +509,7 @@ var unauthenticated = map[string]string{
 	"secret_changes.*":         "TamperedChangesOfSecretsAreGaps",
 	"secret_outcomes.*":        "can end or hold up a rollout; who can write them could change nothing else",
 	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
+	"cost_lifts.tenant":        "the row is found by it; moved to another tenant its code is wrong",
 	"endpoint_probes.*":        "can hold calls of a target back that nobody gets through to it; calls that do overrule it",
 	"route_health.*":           "TamperedHealthIsForgotten",
 	"jobs.due":                 "says before when no item is run, and decides nothing else",

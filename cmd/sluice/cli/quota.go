@@ -16,14 +16,14 @@ func (p *program) quota() *cobra.Command {
 		Short: "Show what may be used and was used",
 		Long: `Show what a tenant may use and has used, in credits: the bucket that refills by
 the second, the totals of day and month with their resets, the elastic pool that
-a day draws on beyond its total, what is owed, and the limits of bandwidth,
-concurrency and storage; and, where it is not as it should, how the tenant obeys
-Retry-After. With --tenant an operator does so for any tenant.`,
+a day draws on beyond its total, what is owed, the limits of bandwidth,
+concurrency and storage, and the cost breaker; and, where it is not as it should,
+how the tenant obeys Retry-After. With --tenant an operator does so for any tenant.`,
 		Example: `  sluice quota
   sluice quota --tenant acme --json`,
 		Args: noArguments,
 	}
-	c.AddCommand(p.quotaTenants())
+	c.AddCommand(p.quotaTenants(), p.quotaIncidents(), p.quotaLift())
 	s := p.session(c)
 	s.tenantFlag()
 	return s.verb(func(s *session) error {
@@ -79,6 +79,7 @@ func showQuota(w io.Writer, q *client.Quota) error {
 			fields = append(fields, field{"Stored " + stored.Kind, usedOf(client.QuotaUse{Used: stored.Used, Limit: stored.Limit}, "")})
 		}
 	}
+	fields = append(fields, costFields(&q.CostBreaker)...)
 	fields = append(fields, field{"Requests", fmt.Sprintf("%d admitted, %d refused since the service started", q.Admitted, q.Refused)})
 	if r := q.Retries; r.Calls > 0 {
 		text := fmt.Sprintf("%s of %d calls came before their Retry-After was over", permille(r.Share), r.Calls)

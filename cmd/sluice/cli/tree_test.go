@@ -39,7 +39,7 @@ var verbs = []string{
 	"key cancel-deletion", "key create", "key disable", "key enable", "key get", "key import", "key import-parameters", "key list", "key rotate", "key rotation",
 	"key schedule-deletion", "key update",
 	"key version cancel-destruction", "key version disable", "key version enable", "key version schedule-destruction",
-	"mac", "policy apply", "policy diff", "policy get", "policy history", "policy rollback", "policy validate", "project create", "project list", "public", "quota tenants", "random", "reencrypt",
+	"mac", "policy apply", "policy diff", "policy get", "policy history", "policy rollback", "policy validate", "project create", "project list", "public", "quota incidents", "quota lift-stop", "quota tenants", "random", "reencrypt",
 	"route delete", "route get", "route list", "route put", "route report",
 	"secret activate", "secret delete", "secret destroy", "secret disable", "secret get", "secret grant", "secret list", "secret put", "secret restore", "secret rollback", "secret versions", "secret watch", "shared-secret", "sign",
 	"tenant create", "tenant delete", "tenant get", "tenant list", "tenant resume", "tenant suspend", "tenant update",

@@ -58,7 +58,8 @@ func (p *program) webhookCreate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create URL",
 		Short: "Have events sent to an address",
-		Long: `Have events sent to an address: an https URL of a public address. The secret that
+		Long: `Have events sent to an address: an https URL of a public address, or mailto: and a
+mail address where the service is set up to send mail. The secret that
 deliveries are signed with is printed this once and cannot be had again; with
 --out it goes to a file of mode 0600 instead.
 

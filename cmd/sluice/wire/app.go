@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-kms/sluice/abuse"
 	"github.com/sluice-kms/sluice/api"
 	"github.com/sluice-kms/sluice/audit"
+	"github.com/sluice-kms/sluice/costreport"
 	"github.com/sluice-kms/sluice/egress"
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/hsm/soft"
@@ -23,6 +24,7 @@ import (
 	"github.com/sluice-kms/sluice/keystore/sqlite"
 	"github.com/sluice-kms/sluice/kms"
 	"github.com/sluice-kms/sluice/notify"
+	"github.com/sluice-kms/sluice/notify/smtp"
 	"github.com/sluice-kms/sluice/provider"
 	"github.com/sluice-kms/sluice/quota"
 )
@@ -44,6 +46,7 @@ type App struct {
 
 	storeFailed <-chan struct{}
 	addresses   *egress.Guard
+	mail        *smtp.Sender // nil: no mail is sent
 
 	config *Config
 	log    *slog.Logger
@@ -174,12 +177,12 @@ func (a *App) openService(ctx context.Context) (err error) {
 		Keys: a.Store, Tenants: a.Store, Credentials: a.Store,
 		Lifecycle: a.Store, Aliases: a.Store, Idempotency: a.Store, CredentialUses: a.Store, Records: a.Store,
 		Approvals: a.Store, Deletions: a.Store, Nodes: a.Store, Policies: a.Store, PolicyEngine: engine, Capacity: sales,
-		Webhooks: a.Store, Deliveries: a.Store, Addresses: a.addresses, Jobs: a.Store,
+		Webhooks: a.Store, Deliveries: a.Store, Addresses: receivers{a.addresses, a.mail}, Jobs: a.Store,
 		TwoOperators: a.config.TwoOperators,
 		RootRotation: a.config.Deletion.RootRotation, BackupRetention: a.config.Deletion.BackupRetention,
 		Quota: quotas, Accounts: quotas, Scheduler: slots, Queues: slots, Device: a.Device, Journal: a.Journal,
 		Trail: a.Store, Revisions: a.Store, SuccessLine: a.successLine, ReadEntry: audit.ParseEntry, Secrets: a.Store, SecretTimes: a.secretTimes, RouteRules: a.RouteRules, Events: a.Events, AbuseRules: a.abuseRules,
-		Routes: a.Store, Probes: a.Store, RouteHealth: provider.Health{}, KeyTrials: a.keyTrials(),
+		Routes: a.Store, Incidents: a.Store, Probes: a.Store, RouteHealth: provider.Health{}, KeyTrials: a.keyTrials(),
 		Pepper: a.Secrets.Pepper, Observer: measuring{newObserver(a.Metrics), sales.throughput, seen}, Log: a.log, Clock: time.Now,
 	})
 	// Before the first entry, which names the policy, and before the quota gives
@@ -196,6 +199,7 @@ func (a *App) openService(ctx context.Context) (err error) {
 	a.closes = append(a.closes, a.Service.StartCapacityWatch(sales.saveOrSay).Close)
 	a.Metrics.MustRegister(newCapacityGauges(a.Service.CapacitySeen))
 	a.startAlarms(seen, slots.Snapshot)
+	a.startCosts()
 	quotas.start(a.tenantOfLedger)
 	intents, err := audit.OpenIntents(ctx, a.config.Journal.Dir, soft.NewSM3)
 	if err != nil {
@@ -299,6 +303,7 @@ func (a *App) API(version string) (*api.Server, error) {
 	server := api.New(api.Config{
 		Service: a.Service, Authenticator: a.Authenticator, Log: a.log, Clock: time.Now,
 		MaxBody: a.config.MaxBodyBytes, TrustedProxies: proxies, Registerer: a.Metrics, Tracer: tracer, Ready: a.Ready, Version: version,
+		Reports: costreport.Reports{},
 	})
 	a.startJobs(server)
 	return server, nil

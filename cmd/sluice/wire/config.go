@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-kms/sluice/audit"
 	"github.com/sluice-kms/sluice/hsm"
 	"github.com/sluice-kms/sluice/kms"
+	"github.com/sluice-kms/sluice/notify/smtp"
 )
 
 // Config is the configuration of `sluice server`. It is read from a YAML file
@@ -56,6 +57,7 @@ type Config struct {
 	Deletion DeletionConfig `koanf:"deletion"`
 	Quota    QuotaConfig    `koanf:"quota"`
 	Webhooks WebhooksConfig `koanf:"webhooks"`
+	Mail     MailConfig     `koanf:"mail"`
 	Metrics  MetricsConfig  `koanf:"metrics"`
 	Tracing  TracingConfig  `koanf:"tracing"`
 	Abuse    AbuseConfig    `koanf:"abuse"`
@@ -291,6 +293,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Audit.KeepMinutes, DefaultKeepMinutes)
 	setDefault(&c.Audit.KeepHours, DefaultKeepHours)
 	setDefault(&c.Audit.KeepDays, DefaultKeepDays)
+	setDefault(&c.Mail.Security, string(smtp.StartTLS))
 	setDefault(&c.Webhooks.GiveUp, DefaultGiveUp)
 	setDefault(&c.Webhooks.DisableAfter, DefaultDisableAfter)
 	for i := range c.HSM.Domains {
@@ -350,6 +353,8 @@ func (c *Config) Validate() error {
 	check(c.Metrics.TopTenants >= 1 && c.Metrics.TopTenants <= maxTopTenants, "metrics.top_tenants: must be 1 to %d", maxTopTenants)
 	err = c.Tracing.check()
 	check(err == nil, "tracing.%v", err)
+	err = c.Mail.check()
+	check(err == nil, "mail.%v", err)
 	_, err = c.Webhooks.networks()
 	check(err == nil, "webhooks.allow_networks: %v", err)
 	check(len(c.HSM.Domains) > 0, "hsm.domains: name at least one")

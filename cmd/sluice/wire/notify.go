@@ -1,13 +1,12 @@
 package wire
 
 import (
+	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -58,19 +57,9 @@ func (c *WebhooksConfig) networks() ([]netip.Prefix, error) {
 }
 
 func (c *WebhooksConfig) tls() (*tls.Config, error) {
-	if c.CAFile == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(c.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("reading webhooks.ca_file: %w", err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, errors.New("webhooks.ca_file: holds no certificate")
+	roots, err := certificates("webhooks.ca_file", c.CAFile)
+	if roots == nil {
+		return nil, err
 	}
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
 }
@@ -87,7 +76,15 @@ func (a *App) openNotifier() error {
 		return err
 	}
 	a.addresses = &egress.Guard{Allow: networks}
+	if a.mail, err = a.config.Mail.sender(); err != nil {
+		return err
+	}
+	var mail func(context.Context, string, *notify.Mail) error
+	if a.mail != nil {
+		mail = a.mail.Send
+	}
 	a.Events = notify.New(notify.Config{
+		Mail: mail, Attach: a.attach,
 		Webhooks: a.Store, Deliveries: a.Store, Tenants: a.Store, Secrets: a.Device, System: a.System.ID,
 		Post:   func(r *http.Request) (*http.Response, error) { return a.addresses.RoundTrip(r, trust) },
 		GiveUp: c.GiveUp, DisableAfter: c.DisableAfter, Log: a.log, Clock: time.Now, Registerer: a.Metrics,

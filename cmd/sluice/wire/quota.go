@@ -273,6 +273,9 @@ func (q *quotas) save() {
 	}
 }
 
+// LiftCost implements kms.QuotaAccounts.
+func (q *quotas) LiftCost(tenant uuid.UUID, at time.Time) bool { return q.engine.LiftCost(tenant, at) }
+
 // Standings implements kms.QuotaAccounts.
 func (q *quotas) Standings(limit int) ([]kms.QuotaStanding, int) { return q.engine.Standings(limit) }
 

@@ -161,6 +161,7 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpCreateWebhook: {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String()}},
 		// One that is gone was deleted, by whomever.
 		kms.OpDeleteWebhook:    {intent: kms.Entry{Tenant: demo.ID, Resource: absent.String(), Revision: 1}, outcome: kms.OutcomeFoundDone},
+		kms.OpLiftCost:         {intent: kms.Entry{Tenant: s.App.System.ID, Target: tenant.ID}},
 		kms.OpCreateTenant:     {intent: kms.Entry{Tenant: s.App.System.ID, Target: absent, Resource: absent.String()}},
 		kms.OpUpdateTenant:     {intent: onTenant},
 		kms.OpDeleteTenant:     {intent: onTenant},
