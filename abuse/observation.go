@@ -192,10 +192,11 @@ func mix(x uint64) uint64 {
 }
 
 // Of makes the observation of a request that is over; false when it was of no
-// credential.
+// credential, or did not come from anywhere: the service runs the items of jobs
+// for their credential.
 func (h Hasher) Of(t *kms.Ticket, err error) (o Observation, ok bool) {
 	by := t.By
-	if by == nil || by.Tenant == nil || by.Credential == (uuid.UUID{}) {
+	if by == nil || by.Tenant == nil || by.Credential == (uuid.UUID{}) || !t.Address.IsValid() {
 		return o, false
 	}
 	o = Observation{

@@ -1,6 +1,7 @@
 package abuse
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 	"uuid"
@@ -48,8 +49,13 @@ func TestARequestIsObservedAsWhatItWas(t *testing.T) {
 			}
 		})
 	}
+	job := ticketOf()
+	job.Address = netip.Addr{}
+	if _, ok := h.Of(job, nil); ok {
+		t.Error("an item of a job is observed")
+	}
 	for name, by := range map[string]*kms.Principal{"nobody": nil, "the service itself": {Tenant: &kms.Tenant{}}, "no tenant": {Credential: uuid.New()}} {
-		if _, ok := h.Of(&kms.Ticket{By: by}, nil); ok {
+		if _, ok := h.Of(&kms.Ticket{By: by, Address: addr("192.0.2.7")}, nil); ok {
 			t.Errorf("%s is observed", name)
 		}
 	}
