@@ -3,6 +3,7 @@ module github.com/sluice-kms/sluice
 go 1.27.3
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.1
 	github.com/emmansun/gmsm v0.44.0
 	github.com/getkin/kin-openapi v0.153.0
