@@ -10,6 +10,7 @@ package load
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 // Request is one HTTP/1.1 POST.
 type Request struct {
 	Address string // host:port, on loopback
+	Host    string // as the server is asked for; "": the address
 	Path    string
 	Header  map[string]string
 	Body    string
@@ -82,7 +84,7 @@ func Closed(r Request, connections int, d time.Duration) (Result, error) {
 
 func (r Request) bytes() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", r.Path, r.Address, len(r.Body))
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", r.Path, cmp.Or(r.Host, r.Address), len(r.Body))
 	for k, v := range r.Header {
 		fmt.Fprintf(&b, "%s: %s\r\n", k, v)
 	}

@@ -10,12 +10,15 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Stream is one source of requests.
 type Stream struct {
 	Request
+	// More are further requests to the same address. All take turns.
+	More []Request
 	// Rate is the mean of requests/s. They arrive at random (Poisson), or at
 	// equal intervals when Constant, however long the answers take: the load is
 	// open. 0: it is closed, and Clients send the next one when the last was
@@ -75,7 +78,10 @@ func Play(ctx context.Context, streams []Stream, d time.Duration) ([][]Sample, e
 		}
 	}
 	for i, s := range streams {
-		c := &caller{player: p, Stream: s, stream: i, raw: s.bytes()}
+		c := &caller{player: p, Stream: s, stream: i, raw: [][]byte{s.bytes()}}
+		for _, r := range s.More {
+			c.raw = append(c.raw, r.bytes())
+		}
 		if s.Rate > 0 {
 			p.all.Go(func() { c.open(ctx, rand.New(rand.NewPCG(s.Seed, uint64(i)))) })
 			continue
@@ -120,7 +126,8 @@ type caller struct {
 	*player
 	Stream
 	stream int // its index
-	raw    []byte
+	raw    [][]byte
+	turn   atomic.Uint64
 
 	idle     []*conn
 	idleLock sync.Mutex // guards idle
@@ -197,7 +204,7 @@ func (c *caller) exchange(until time.Time) (a answer, err error) {
 		return a, err
 	}
 	if err = k.SetDeadline(until); err == nil {
-		if _, err = k.Write(c.raw); err == nil {
+		if _, err = k.Write(c.raw[(c.turn.Add(1)-1)%uint64(len(c.raw))]); err == nil {
 			a, err = readHead(k.in)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -222,5 +223,24 @@ func TestAServerBehindTLSIsDriven(t *testing.T) {
 	samples, err := Play(t.Context(), []Stream{s}, 100*time.Millisecond)
 	if err != nil || len(samples[0]) == 0 || samples[0][0].Status != 200 {
 		t.Errorf("%v, %v", samples, err)
+	}
+}
+
+func TestRequestsOfAStreamTakeTurns(t *testing.T) {
+	var mu sync.Mutex
+	seen := make(map[string]int)
+	s := stream(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[r.URL.Path+" "+r.Host]++
+	})
+	s.Clients, s.Path, s.Host = 1, "/a", "kms.test"
+	s.More = []Request{{Path: "/b", Host: "kms.test", Body: "{}"}}
+	if _, err := Play(t.Context(), []Stream{s}, 100*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	a, b := seen["/a kms.test"], seen["/b kms.test"]
+	if len(seen) != 2 || a == 0 || a != b && a != b+1 {
+		t.Errorf("%v", seen)
 	}
 }
