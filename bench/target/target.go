@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -46,6 +47,8 @@ type Options struct {
 	CAFile string
 	// AllowRemote lets the target be elsewhere than on loopback.
 	AllowRemote bool
+	// SetupTimeout bounds each call that makes a key; 0: defaultSetupTimeout.
+	SetupTimeout time.Duration
 }
 
 // Target is a server under load.
@@ -56,9 +59,8 @@ type Target struct {
 	tls     *tls.Config
 }
 
-// setupTimeout bounds one request that makes a key: RSA keys of a slow token
-// take seconds.
-const setupTimeout = 30 * time.Second
+// defaultSetupTimeout is enough for RSA keys of a slow token, which take seconds.
+const defaultSetupTimeout = 30 * time.Second
 
 // Open checks the options and finds the server's address. It sends nothing but
 // what resolving a name takes.
@@ -183,7 +185,7 @@ func keyName(st *scenarios.Stream, k int) string {
 // token, and what is measured would be another server.
 func (t *Target) httpClient() *http.Client {
 	return &http.Client{
-		Timeout:       setupTimeout,
+		Timeout:       cmp.Or(t.SetupTimeout, defaultSetupTimeout),
 		Transport:     &http.Transport{TLSClientConfig: t.tls.Clone(), DialContext: t.dial},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -27,7 +27,7 @@ var transitTypes = map[scenarios.Operation]map[string]string{
 func (t *Target) transitRequests(ctx context.Context, st *scenarios.Stream) ([]load.Request, error) {
 	kind, ok := transitTypes[st.Operation][st.Spec]
 	if !ok {
-		return nil, fmt.Errorf("Transit cannot %s with %s", st.Operation, st.Spec)
+		return nil, fmt.Errorf("a transit server cannot %s with %s", st.Operation, st.Spec)
 	}
 	field := "plaintext"
 	if st.Operation == scenarios.Sign {
