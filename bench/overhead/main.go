@@ -27,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-kms/sluice/bench/limits"
 	"github.com/sluice-kms/sluice/bench/load"
 	"github.com/sluice-kms/sluice/bench/servers"
 )
@@ -288,7 +289,7 @@ func startSluice(ctx context.Context, program, data string) (*server, error) {
 	}
 	token, err := os.ReadFile(filepath.Join(data, "demo.credential"))
 	if err == nil {
-		err = liftLimits(ctx, p, data)
+		err = limits.Lift(ctx, p.Address, data)
 	}
 	if err != nil {
 		p.Stop()
