@@ -11,8 +11,8 @@
 // hang are not among the faults: a caller of one is answered 504 by design, which
 // says nothing about the time that a soak is about.
 //
-// Resident memory, goroutines and file handles are read at intervals from /proc
-// and /metrics. The first third is the warm-up. After it, the growth that the
+// Resident memory, live heap, goroutines and file handles are read at intervals
+// from /proc and /metrics, each time after a garbage collection. The first third is the warm-up. After it, the growth that the
 // median slope of the rest (Theil–Sen, which single values cannot bend) comes to
 // must stay within what noise can explain.
 //

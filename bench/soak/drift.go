@@ -20,6 +20,7 @@ type gauge struct {
 // The gauges, in the order of reading.
 var gauges = []gauge{
 	{"resident memory", "MiB", 32, 0.10},
+	{"live heap", "MiB", 8, 0.10},
 	{"goroutines", "", 32, 0.10},
 	{"file handles", "", 16, 0.10},
 }

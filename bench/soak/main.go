@@ -119,7 +119,7 @@ func (s *soak) open(ctx context.Context) error {
 	}
 	s.watcher = &watcher{pid: s.server.Cmd.Process.Pid, ops: s.server.Ops, begin: time.Now(), http: &http.Client{Timeout: 10 * time.Second}}
 	if s.operator, err = connectOperator(s.server.Address, s.data); err == nil {
-		err = liftLimits(ctx, s.operator)
+		err = setLimits(ctx, s.operator)
 	}
 	for _, t := range s.tenants {
 		if err == nil {

@@ -20,8 +20,23 @@ type watcher struct {
 	http  *http.Client
 }
 
-// read takes all gauges.
+// read takes all gauges, after a garbage collection: until the heap has come to
+// its goal for the first time, minutes after the start under a small load, it
+// grows whether or not anything is kept.
 func (w *watcher) read(ctx context.Context) (reading, error) {
+	profile, err := w.get(ctx, "/debug/pprof/heap?gc=1")
+	if err != nil {
+		return reading{}, err
+	}
+	_, err = io.Copy(io.Discard, profile)
+	profile.Close()
+	if err != nil {
+		return reading{}, err
+	}
+	heap, err := w.metric(ctx, "go_memstats_heap_alloc_bytes")
+	if err != nil {
+		return reading{}, err
+	}
 	memory, err := residentMemory(w.pid)
 	if err != nil {
 		return reading{}, err
@@ -34,7 +49,7 @@ func (w *watcher) read(ctx context.Context) (reading, error) {
 	if err != nil {
 		return reading{}, err
 	}
-	return reading{time.Since(w.begin), []float64{memory, goroutines, float64(len(handles))}}, nil
+	return reading{time.Since(w.begin), []float64{memory, heap / (1 << 20), goroutines, float64(len(handles))}}, nil
 }
 
 // residentMemory in MiB (proc_pid_status(5)).
