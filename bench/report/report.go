@@ -170,8 +170,15 @@ func (r *report) where() string {
 	} else {
 		of = "On "
 	}
-	return fmt.Sprintf("%s%s, client and server on the same machine, in %.0f s.", of, r.Machine, r.Seconds)
+	text := fmt.Sprintf("%s%s, client and server on the same machine, in %.0f s.", of, r.Machine, r.Seconds)
+	if r.Machine.Load > busy*float64(r.Machine.Cores) {
+		text += " Other work had the machine too: times are longer than they are without it, and what waits for a processor looks worse than it is."
+	}
+	return text
 }
+
+// busy is the load for each core above which a report says that its machine was.
+const busy = 0.5
 
 func (r *report) of(promise string) (lines []line) {
 	for _, l := range r.Lines {

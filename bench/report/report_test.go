@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-kms/sluice/bench/machine"
 )
 
 // benchmarks is the output of a benchmark with a value of each metric, repeated.
@@ -119,6 +121,15 @@ func TestACompleteRunMakesAReport(t *testing.T) {
 	for _, chart := range []string{"budgets", "throughput"} {
 		if info, err := os.Stat(filepath.Join(folder, "2026-05-06-"+chart+".svg")); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", chart, err)
+		}
+	}
+}
+
+func TestAReportOfABusyMachineSaysSo(t *testing.T) {
+	for load, want := range map[float64]bool{-1: false, 0.3: false, 5: true} {
+		r := &report{Machine: machine.Machine{Cores: 2, Load: load}}
+		if got := strings.Contains(r.section(), "Other work had the machine"); got != want {
+			t.Errorf("at a load of %v: %v", load, got)
 		}
 	}
 }
