@@ -7,6 +7,10 @@ export CGO_ENABLED := 1
 
 DATA   ?= .sluice
 LISTEN ?= 127.0.0.1:8440
+# Of make bench-compare and make soak.
+SCENARIO ?= encrypt
+OUT      ?= bench/results/compared
+TIME     ?= 10m
 # What must be there when tests run: a missing part is a failure, not a skip.
 SLUICE_REQUIRE ?= softhsm,openssl,nss,postgres,redis,hvac,poppler
 export SLUICE_REQUIRE
@@ -15,7 +19,7 @@ VULNDB      := golang.org/x/vulndb@v0.0.0-20261105234957-e22db6528018
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof vault-clients alert-rules fuzz bench bench-isolation sim bench-scale clean
+.PHONY: help run build deps test-deps test test-race test-chaos verify lint vulncheck wycheproof vault-clients alert-rules fuzz bench bench-compare soak bench-isolation sim sim-capacity bench-scale clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 17
@@ -67,15 +71,24 @@ fuzz: ## ten seconds of each fuzz target, from the kept corpora
 vulncheck: ## govulncheck with a pinned copy of the vulnerability database
 	./vulncheck.sh $(GOVULNCHECK) $(VULNDB)
 
-bench: deps build ## what Sluice costs over a thin wrapper, and what more nodes bring; ratios in one run
-	go run ./bench/overhead -sluice bin/sluice -connections 128
-	go test -run '^$$' -bench BenchmarkNodes -benchtime 5s ./cmd/sluice/wire
+bench: test-deps build ## every budget of performance in one run; writes bench/results and the README's table, ten minutes
+	go run ./bench/report -sluice bin/sluice -out bench/results -readme README.md
+
+# The token is in a file: what stands on a command line, every user can read.
+bench-compare: deps build ## the same load on Sluice, the thin wrapper and, with URL= and TOKEN_FILE=, your Vault or OpenBao
+	go run ./bench/compare -sluice bin/sluice -scenario $(SCENARIO) -out $(OUT) $(if $(URL),-url $(URL) -token-file $(TOKEN_FILE)) $(COMPARE_FLAGS)
+
+soak: test-deps build ## a real server on failing tokens for TIME=: leaks, failures, ledger against journal
+	go run ./bench/soak -sluice bin/sluice -time $(TIME)
 
 bench-isolation: test-deps build ## victims beside a tenant at 10 times its share, on a real server; writes bench/results, four minutes
 	go run ./bench/isolation -sluice bin/sluice -out bench/results
 
 sim: ## the scheduler and what others do in its place, in simulated time; writes bench/results, a few minutes
 	go test -count=1 -timeout 30m -v -run '^TestSim$$' ./bench/sim -sim.seconds 3 -sim.out $(CURDIR)/bench/results
+
+sim-capacity: ## how the service grows to 100 HSM nodes and 1,000 API nodes, in simulated time; writes bench/results, a minute or two
+	go test -count=1 -timeout 10m -v -run '^TestCapacity$$' ./bench/sim -sim.out $(CURDIR)/bench/results
 
 bench-scale: test-deps ## 1,000,000 keys of 100,000 tenants: stores and the whole service; a quarter of an hour
 	go test -run '^$$' -bench 'IdleTenants|Scale' -benchtime 1x -timeout 60m ./keystore ./keystore/sqlite ./keystore/postgres ./cmd/sluice/wire

@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"hsm/hsmtest":                {"kms", "hsm"},
 	"cmd":                        {"*"},
 	"deploy":                     {},
-	"bench":                      {"api", "client", "audit", "hsm", "hsm/p11", "hsm/soft", "keystore", "keystore/sqlite", "kms", "quota", "scheduler", "softhsm", "softhsm/fault", "bench/limits", "bench/load", "bench/plot"},
+	"bench":                      {"api", "client", "audit", "hsm", "hsm/p11", "hsm/soft", "keystore", "keystore/sqlite", "kms", "quota", "scheduler", "softhsm", "softhsm/fault", "bench/limits", "bench/load", "bench/machine", "bench/plot", "bench/scenarios", "bench/servers", "bench/target", "bench/trial"},
 }
 
 // standardOnly are folders that import nothing outside the standard library.

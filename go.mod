@@ -4,6 +4,7 @@ go 1.27.3
 
 require (
 	codeberg.org/go-pdf/fpdf v0.12.0
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/decred/dcrd/dcrec/secp256k1/v4 v4.4.1
 	github.com/emersion/go-sasl v0.0.0-20241020182733-b788ff22d5a6
 	github.com/emersion/go-smtp v0.26.0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-kms/sluice/bench/load"
+	"github.com/sluice-kms/sluice/bench/servers"
 	"github.com/sluice-kms/sluice/client"
 	"github.com/sluice-kms/sluice/softhsm/fault"
 )
@@ -43,7 +44,7 @@ type bench struct {
 
 // target is a server with its HSMs.
 type target struct {
-	*process
+	*servers.Process
 	hsms
 	isThin bool
 }
@@ -89,33 +90,37 @@ func (b *bench) open(ctx context.Context, dir string) (close func(), err error) 
 	}
 	b.say("making tokens, root keys and tenants")
 	data, thinProgram := filepath.Join(dir, "data"), ""
-	if err := prepare(ctx, b.config.sluice, data); err != nil {
+	if err := servers.Prepare(ctx, b.config.sluice, data, nodes); err != nil {
 		return close, err
 	}
 	library, err := fault.Build(dir)
 	if err != nil {
 		return close, err
 	}
-	if thinProgram, err = build(ctx, dir, "thin"); err != nil {
+	if thinProgram, err = servers.Build(ctx, dir, "thin"); err != nil {
 		return close, err
 	}
 	b.thin.isThin = true
-	if b.thin.process, b.thin.hsms, err = startThin(ctx, thinProgram, dir, data, b.slots(), library); err != nil {
+	own, err := servers.Copy(ctx, dir, "thin-data", data)
+	if err != nil {
 		return close, err
 	}
-	closes = append(closes, b.thin.stop, b.thin.hsms.close)
-	if b.sluice.process, b.sluice.hsms, err = startServer(ctx, b.config.sluice, data, b.engines, library); err != nil {
+	if b.thin.Process, b.thin.HSMs, err = servers.StartThinBehindFaults(ctx, thinProgram, own, b.slots(), library); err != nil {
 		return close, err
 	}
-	closes = append(closes, b.sluice.stop, b.sluice.hsms.close)
-	if b.operator, err = connectOperator(b.sluice.address, data); err != nil {
+	closes = append(closes, func() { b.thin.Stop(); b.thin.Close() })
+	if b.sluice.Process, b.sluice.HSMs, err = servers.StartServer(ctx, b.config.sluice, data, nodes, b.engines, library); err != nil {
+		return close, err
+	}
+	closes = append(closes, func() { b.sluice.Stop(); b.sluice.Close() })
+	if b.operator, err = connectOperator(b.sluice.Address, data); err != nil {
 		return close, err
 	}
 	if err := setPolicy(ctx, b.operator); err != nil {
 		return close, fmt.Errorf("setting the policy: %w", err)
 	}
 	for _, t := range append(append([]*tenant{b.abuser}, b.victims...), b.sharers...) {
-		if err := enrol(ctx, b.sluice.address, b.operator, t); err != nil {
+		if err := enrol(ctx, b.sluice.Address, b.operator, t); err != nil {
 			return close, fmt.Errorf("making the tenant %s: %w", t.name, err)
 		}
 	}
@@ -143,7 +148,7 @@ func (b *bench) warmUp(ctx context.Context) error {
 func (b *bench) streams(s target, t *tenant, rate float64, clients int) (streams []load.Stream) {
 	for key := range keysEach {
 		path, body := t.request(key)
-		r := load.Request{Address: s.address, Path: path, Body: body, Header: map[string]string{"Authorization": "Bearer " + t.credential.Reveal()}}
+		r := load.Request{Address: s.Address, Path: path, Body: body, Header: map[string]string{"Authorization": "Bearer " + t.credential.Reveal()}}
 		if s.isThin { // which has one key of each kind, and no tenants
 			r.Header, r.Path = nil, "/encrypt"
 			if t.large {
@@ -295,19 +300,19 @@ func (b *bench) saturated(ctx context.Context, s target, each time.Duration) ([]
 // slots have work, and what the victims feel of it.
 func (b *bench) slowNode(ctx context.Context, r *report) error {
 	b.say("one node becomes slower")
-	slow := b.sluice.hsms[nodes-1]
+	slow := b.sluice.HSMs[nodes-1]
 	slow.SlowDown(slowFactor)
 	defer slow.SlowDown(1)
 	var before [nodes]uint64
 	calls := func(m *fault.Module) uint64 { return m.Calls(fault.Encrypt) + m.Calls(fault.Sign) }
-	for i, m := range b.sluice.hsms {
+	for i, m := range b.sluice.HSMs {
 		before[i] = calls(m)
 	}
 	if _, _, err := b.saturated(ctx, b.sluice, b.each); err != nil {
 		return err
 	}
 	others := uint64(0)
-	for i, m := range b.sluice.hsms[:nodes-1] {
+	for i, m := range b.sluice.HSMs[:nodes-1] {
 		others += calls(m) - before[i]
 	}
 	r.Slow.Part = float64(calls(slow)-before[nodes-1]) / (float64(others) / (nodes - 1))

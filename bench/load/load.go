@@ -1,5 +1,7 @@
-// Package load drives an HTTP server on loopback with one request, over and
-// over, on a fixed number of connections, and measures what came back.
+// Package load drives an HTTP server with prepared requests and measures what
+// came back: over and over on a fixed number of connections (Closed), or by
+// streams that arrive at constant or random intervals however long answers take
+// (Play). Only loopback is driven unless a stream says that it may leave it.
 //
 // The client is small on purpose: it writes prepared bytes and reads a status
 // line and a body of known length, so that on a machine with few cores the
@@ -8,10 +10,13 @@ package load
 
 import (
 	"bufio"
+	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http/httputil"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -23,9 +28,12 @@ import (
 // Request is one HTTP/1.1 POST.
 type Request struct {
 	Address string // host:port, on loopback
+	Host    string // as the server is asked for; "": the address
 	Path    string
 	Header  map[string]string
 	Body    string
+	// TLS is how Play connects; nil: without TLS.
+	TLS *tls.Config
 }
 
 // Result is what a run measured.
@@ -76,7 +84,7 @@ func Closed(r Request, connections int, d time.Duration) (Result, error) {
 
 func (r Request) bytes() []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", r.Path, r.Address, len(r.Body))
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", r.Path, cmp.Or(r.Host, r.Address), len(r.Body))
 	for k, v := range r.Header {
 		fmt.Fprintf(&b, "%s: %s\r\n", k, v)
 	}
@@ -123,6 +131,7 @@ func readAnswer(in *bufio.Reader) error {
 type answer struct {
 	status      int
 	queued, hsm time.Duration // by Server-Timing; 0: it does not say
+	closes      bool          // the server ends the connection after it
 }
 
 // readHead reads an answer to its end and returns what its head says.
@@ -137,7 +146,7 @@ func readHead(in *bufio.Reader) (a answer, err error) {
 	if a.status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return a, errors.New("load: an answer without a status")
 	}
-	length := -1
+	length, chunked := -1, false
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
@@ -154,13 +163,35 @@ func readHead(in *bufio.Reader) (a answer, err error) {
 			}
 		case "server-timing":
 			a.queued, a.hsm = metric(value, "queue;dur="), metric(value, "hsm;dur=")
+		case "transfer-encoding":
+			chunked = strings.TrimSpace(value) == "chunked"
+		case "connection":
+			a.closes = strings.TrimSpace(value) == "close"
 		}
 	}
-	if length < 0 {
-		return a, errors.New("load: an answer without Content-Length")
+	switch {
+	case chunked:
+		return a, skipChunks(in)
+	case a.status == 204: // which has no body (RFC 9110, 15.3.5)
+		return a, nil
+	case length < 0:
+		return a, errors.New("load: an answer of unknown length")
 	}
 	_, err = io.CopyN(io.Discard, in, int64(length))
 	return a, err
+}
+
+// skipChunks reads a chunked body with its trailer (RFC 9112, 7.1).
+func skipChunks(in *bufio.Reader) error {
+	if _, err := io.Copy(io.Discard, httputil.NewChunkedReader(in)); err != nil {
+		return err
+	}
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil || len(line) == 2 {
+			return err
+		}
+	}
 }
 
 // metric finds a metric of Server-Timing, which is in milliseconds.

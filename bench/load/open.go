@@ -3,33 +3,52 @@ package load
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Stream is one source of requests.
 type Stream struct {
 	Request
-	// Rate is the mean of requests/s. They arrive at random (Poisson), however
-	// long the answers take: the load is open. 0: it is closed, and Clients
-	// send the next one when the last was answered.
-	Rate    float64
-	Clients int
-	Seed    uint64
+	// More are further requests to the same address. All take turns.
+	More []Request
+	// Rate is the mean of requests/s. They arrive at random (Poisson), or at
+	// equal intervals when Constant, however long the answers take: the load is
+	// open. 0: it is closed, and Clients send the next one when the last was
+	// answered.
+	Rate     float64
+	Constant bool
+	Clients  int
+	Seed     uint64
 	// Patience is how long after its intended start a request is given up.
 	Patience time.Duration
+	// Remote lets the stream drive an address that is not on loopback.
+	Remote bool
+	// Tolerant makes a connection that breaks a sample of StatusBroken. Without
+	// it, it ends the run.
+	Tolerant bool
+	// Observe is given each sample in place of keeping it; nil: keep them. Calls
+	// come one after the other.
+	Observe func(Sample)
 }
+
+// StatusBroken is the status of a request whose connection broke, or could not
+// be made.
+const StatusBroken = -1
 
 // Sample is what became of one request. Times count from the begin of the run.
 type Sample struct {
 	Intended time.Duration // when it was to be sent, not when it could be
 	Done     time.Duration
-	// Status is the answer's. 0: none came within the patience.
+	// Status is the answer's. 0: none came within the patience. Also
+	// StatusBroken.
 	Status int
 	// Queued and HSM are the times that the server says it took: waiting for a
 	// slot, and holding it. 0: it does not say.
@@ -44,14 +63,14 @@ func (s Sample) Latency() time.Duration { return s.Done - s.Intended }
 const refusedPause = 10 * time.Millisecond
 
 // Play runs all streams at once for the duration, waits for the last answers,
-// and returns each stream's samples in no order. Only loopback addresses are
-// driven. It fails on what no server may answer: a broken connection, or an
-// answer that is not HTTP.
+// and returns each stream's samples in no order, also when ctx ends it early.
+// Only loopback addresses are driven, but for Remote streams. It fails on what no
+// server may answer: a broken connection, or an answer that is not HTTP.
 func Play(ctx context.Context, streams []Stream, d time.Duration) ([][]Sample, error) {
 	p := &player{start: time.Now(), total: d, samples: make([][]Sample, len(streams))}
 	for _, s := range streams {
 		ap, err := netip.ParseAddrPort(s.Address)
-		if err != nil || !ap.Addr().IsLoopback() {
+		if !s.Remote && (err != nil || !ap.Addr().IsLoopback()) {
 			return nil, errors.New("load: the address must be an IP address and port on loopback")
 		}
 		if s.Clients > maxConnections || s.Rate == 0 && s.Clients < 1 || s.Rate < 0 || s.Patience <= 0 {
@@ -59,9 +78,12 @@ func Play(ctx context.Context, streams []Stream, d time.Duration) ([][]Sample, e
 		}
 	}
 	for i, s := range streams {
-		c := &caller{player: p, stream: i, address: s.Address, raw: s.bytes(), patience: s.Patience}
+		c := &caller{player: p, Stream: s, stream: i, raw: [][]byte{s.bytes()}}
+		for _, r := range s.More {
+			c.raw = append(c.raw, r.bytes())
+		}
 		if s.Rate > 0 {
-			p.all.Go(func() { c.open(ctx, s.Rate, rand.New(rand.NewPCG(s.Seed, uint64(i)))) })
+			p.all.Go(func() { c.open(ctx, rand.New(rand.NewPCG(s.Seed, uint64(i)))) })
 			continue
 		}
 		for range s.Clients {
@@ -102,10 +124,10 @@ func (p *player) stopped(ctx context.Context) bool {
 // caller sends the requests of a stream on connections that it keeps.
 type caller struct {
 	*player
-	stream   int
-	address  string
-	raw      []byte
-	patience time.Duration
+	Stream
+	stream int // its index
+	raw    [][]byte
+	turn   atomic.Uint64
 
 	idle     []*conn
 	idleLock sync.Mutex // guards idle
@@ -116,18 +138,34 @@ type conn struct {
 	in *bufio.Reader
 }
 
-func (c *caller) open(ctx context.Context, rate float64, rnd *rand.Rand) {
+func (c *caller) open(ctx context.Context, rnd *rand.Rand) {
 	defer c.hangUp()
 	var running sync.WaitGroup
 	defer running.Wait()
+	wake := time.NewTimer(0)
+	defer wake.Stop()
 	for next := time.Duration(0); ; {
-		next += time.Duration(rnd.ExpFloat64() / rate * float64(time.Second))
+		next += c.interval(rnd)
 		if next >= c.total || c.stopped(ctx) {
 			return
 		}
-		time.Sleep(next - c.at())
+		wake.Reset(next - c.at())
+		select {
+		case <-wake.C:
+		case <-ctx.Done():
+			return
+		}
 		running.Go(func() { c.request(next) })
 	}
+}
+
+// interval is the time between two intended starts.
+func (c *caller) interval(rnd *rand.Rand) time.Duration {
+	mean := float64(time.Second) / c.Rate
+	if c.Constant {
+		return time.Duration(mean)
+	}
+	return time.Duration(rnd.ExpFloat64() * mean)
 }
 
 func (c *caller) closed(ctx context.Context) {
@@ -141,14 +179,22 @@ func (c *caller) closed(ctx context.Context) {
 
 // request sends one and returns the status of its answer.
 func (c *caller) request(intended time.Duration) int {
-	a, err := c.exchange(c.start.Add(intended + c.patience))
+	a, err := c.exchange(c.start.Add(intended + c.Patience))
 	if late, ok := errors.AsType[net.Error](err); err != nil && !(ok && late.Timeout()) {
-		c.fail(fmt.Errorf("load: %w", err))
-		return 0
+		if !c.Tolerant {
+			c.fail(fmt.Errorf("load: %w", err))
+			return 0
+		}
+		a = answer{status: StatusBroken}
 	}
+	s := Sample{Intended: intended, Done: c.at(), Status: a.status, Queued: a.queued, HSM: a.hsm}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.samples[c.stream] = append(c.samples[c.stream], Sample{Intended: intended, Done: c.at(), Status: a.status, Queued: a.queued, HSM: a.hsm})
+	if c.Observe != nil {
+		c.Observe(s)
+	} else {
+		c.samples[c.stream] = append(c.samples[c.stream], s)
+	}
 	return a.status
 }
 
@@ -158,13 +204,16 @@ func (c *caller) exchange(until time.Time) (a answer, err error) {
 		return a, err
 	}
 	if err = k.SetDeadline(until); err == nil {
-		if _, err = k.Write(c.raw); err == nil {
+		if _, err = k.Write(c.raw[(c.turn.Add(1)-1)%uint64(len(c.raw))]); err == nil {
 			a, err = readHead(k.in)
 		}
 	}
 	if err != nil {
 		k.Close() // its answer may still come
 		return answer{}, err
+	}
+	if a.closes {
+		return a, k.Close()
 	}
 	c.idleLock.Lock()
 	defer c.idleLock.Unlock()
@@ -181,9 +230,13 @@ func (c *caller) connection(until time.Time) (*conn, error) {
 		return k, nil
 	}
 	c.idleLock.Unlock()
-	k, err := (&net.Dialer{Deadline: until}).Dial("tcp", c.address)
+	dialer := &net.Dialer{Deadline: until}
+	k, err := dialer.Dial("tcp", c.Address)
 	if err != nil {
 		return nil, err
+	}
+	if c.TLS != nil {
+		k = tls.Client(k, c.TLS) // shakes hands with the first write, by the deadline
 	}
 	return &conn{k, bufio.NewReader(k)}, nil
 }

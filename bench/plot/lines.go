@@ -14,6 +14,9 @@ type Lines struct {
 	Series       []Series
 }
 
+// MaxSeries is how many lines a chart can have: as many as there are colours.
+const MaxSeries = 8
+
 // Series is one line. X and Y have the same length, X ascends.
 type Series struct {
 	Name string
@@ -31,8 +34,8 @@ const (
 // SVG draws the chart.
 func (l *Lines) SVG() ([]byte, error) {
 	var xs, ys []float64
-	if len(l.Series) == 0 || len(l.Series) > len(colours) {
-		return nil, fmt.Errorf("plot: %d series; give 1 to %d", len(l.Series), len(colours))
+	if len(l.Series) == 0 || len(l.Series) > MaxSeries {
+		return nil, fmt.Errorf("plot: %d series; give 1 to %d", len(l.Series), MaxSeries)
 	}
 	for _, s := range l.Series {
 		if len(s.X) == 0 || len(s.X) != len(s.Y) {

@@ -12,7 +12,7 @@ const width = 760
 
 // The colours: ours first, then those that it is held against. They differ in
 // lightness too, for who does not see colours.
-var colours = []string{"#0b6e4f", "#c8553d", "#7a7a7a", "#2d5d9f", "#c9a227", "#6b4e8e", "#4fa3a5", "#9c6b3f"}
+var colours = [MaxSeries]string{"#0b6e4f", "#c8553d", "#7a7a7a", "#2d5d9f", "#c9a227", "#6b4e8e", "#4fa3a5", "#9c6b3f"}
 
 const (
 	ink  = "#222222"

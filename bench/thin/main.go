@@ -12,7 +12,8 @@
 // It takes the data folder of a `sluice dev` that is not running and uses its
 // first token, so that both run on the same module and the same kind of key.
 // With -module it opens that token by another library, which stands before the
-// token's own.
+// token's own. With -loop it serves nobody: it calls the module in a loop and
+// prints how many operations/s that is, which is the physical limit.
 package main
 
 import (
@@ -21,7 +22,9 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -42,13 +45,14 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "loopback address")
 	module := flag.String("module", "", "the library to open the token with; \"\": the token's own")
 	calls := flag.String("calls", "miekg", "how the module is called: miekg or sluice")
+	looped := flag.Duration("loop", 0, "call the module in a loop for so long for each operation, and end; 0: serve")
 	flag.Parse()
-	if err := run(*data, *module, *slots, *listen, *calls); err != nil {
+	if err := run(*data, *module, *slots, *listen, *calls, *looped); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(data, module string, slots int, listen, calls string) error {
+func run(data, module string, slots int, listen, calls string, looped time.Duration) error {
 	token, err := softhsm.Provision(filepath.Join(data, "tokens", "node-1"), "sluice-dev-node-1")
 	if err != nil {
 		return err
@@ -68,6 +72,13 @@ func run(data, module string, slots int, listen, calls string) error {
 	if err != nil {
 		return err
 	}
+	if looped > 0 {
+		return loop(b, slots, looped, os.Stdout)
+	}
+	return serve(b, listen)
+}
+
+func serve(b backend, listen string) error {
 	e := echo.New()
 	e.POST("/encrypt", func(c echo.Context) error {
 		var in struct {

@@ -1,7 +1,8 @@
 // Package cli holds the client verbs of the sluice command: keys and what is
 // done with them, tenants, projects, credentials, the policy and the HSM
 // pool. Each verb
-// is one or a few calls of package client and a way to show the answer.
+// is one or a few calls of package client and a way to show the answer; `sluice
+// bench` plays loads by the packages below bench.
 //
 // # For people and for programs
 //

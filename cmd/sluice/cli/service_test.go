@@ -130,6 +130,7 @@ var answers = map[string]string{
 	"GET /v1/keys?project=none":                               `{"keys":[],` + charge + `}`,
 	"POST /v1/keys/orders%2Feu/sign":                          `{"signature":"c2lnbmF0dXJl","signature_crc32c":3736289424,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
 	"POST /v1/keys/orders%2Feu/verify":                        `{"valid":true,"algorithm":"ECDSA_SHA_256","version":2,` + meta + `}`,
+	"POST /v1/keys/bench-sign-ecc-nist-p256-0/sign":           `{"signature":"c2lnbmF0dXJl","algorithm":"ECDSA_SHA_256","version":1,` + meta + `}`,
 	"POST /v1/keys/other/verify":                              `{"valid":false,"algorithm":"ECDSA_SHA_256",` + meta + `}`,
 	"POST /v1/keys/webhooks/mac":                              `{"mac":"AQIDBA==","algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,
 	"POST /v1/keys/webhooks/verify-mac":                       `{"valid":true,"algorithm":"HMAC_SHA_256","version":1,` + meta + `}`,

@@ -75,8 +75,8 @@ func (p *program) session(c *cobra.Command) *session {
 	return &session{program: p, cmd: c}
 }
 
-// verb completes the command of a session: with the flags that all verbs have,
-// after its own, and with the errors of its command line marked as such.
+// verb completes the command of a session with the flags that all verbs have
+// which call the service, after its own.
 func (s *session) verb(run func(*session) error) *cobra.Command {
 	c := s.cmd
 	f := c.Flags()
@@ -87,6 +87,19 @@ func (s *session) verb(run func(*session) error) *cobra.Command {
 	f.DurationVar(&s.timeout, "timeout", defaultTimeout, "time for all calls of the verb, repetitions included")
 	noCompletion(c, "address", "timeout")
 
+	return s.finish(run)
+}
+
+// local is a verb that calls no service.
+func (p *program) local(c *cobra.Command, run func(*session) error) *cobra.Command {
+	s := p.session(c)
+	c.Flags().BoolVar(&s.json, "json", false, "print JSON")
+	return s.finish(run)
+}
+
+// finish gives the command what it runs, and marks errors of its command line.
+func (s *session) finish(run func(*session) error) *cobra.Command {
+	c := s.cmd
 	c.SetFlagErrorFunc(UsageError)
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil {

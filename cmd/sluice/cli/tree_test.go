@@ -30,7 +30,7 @@ func walk(t *testing.T, visit func(*testing.T, *cobra.Command)) {
 
 // verbs is what the product promises.
 var verbs = []string{
-	"approval approve", "approval get", "approval list", "audit export", "audit query", "audit tail", "batch", "capacity",
+	"approval approve", "approval get", "approval list", "audit export", "audit query", "audit tail", "batch", "bench compare", "bench list", "bench run", "capacity",
 	"credential clear", "credential create", "credential enrol", "credential get", "credential list", "credential revoke", "credential rotate",
 	"csr", "datakey", "decapsulate", "decrypt", "derive", "digest", "encapsulate", "encrypt", "hsm cold", "hsm drain", "hsm enable", "hsm map",
 	"hsm self-test", "hsm standby", "hsm status",
@@ -46,6 +46,9 @@ var verbs = []string{
 	"top", "unwrap", "usage bill", "usage service-level", "verify", "verify-mac", "webhook create", "webhook delete", "webhook get", "webhook list", "webhook test", "why", "wrap",
 }
 
+// local are the verbs that call no service.
+var local = []string{"bench compare", "bench list"}
+
 // readers are the verbs on keys that neither use one nor change anything.
 var readers = []string{"job get", "job list", "job results", "job watch", "key alias list", "key get", "key import-parameters", "key list", "public"}
 
@@ -53,7 +56,7 @@ func TestEveryVerbOnKeysThatDoesSomethingCanBeTried(t *testing.T) {
 	walk(t, func(t *testing.T, c *cobra.Command) {
 		path := strings.TrimPrefix(c.CommandPath(), "sluice ")
 		family, _, _ := strings.Cut(path, " ")
-		if c.HasSubCommands() || slices.Contains([]string{"approval", "audit", "capacity", "credential", "hsm", "policy", "project", "quota", "route", "secret", "tenant", "top", "usage", "webhook", "why"}, family) {
+		if c.HasSubCommands() || slices.Contains([]string{"approval", "audit", "bench", "capacity", "credential", "hsm", "policy", "project", "quota", "route", "secret", "tenant", "top", "usage", "webhook", "why"}, family) {
 			return
 		}
 		if can := c.Flags().Lookup("dry-run") != nil; can == slices.Contains(readers, path) {
@@ -100,6 +103,9 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 			t.Errorf("it has no example with %q", c.CommandPath())
 		}
 		for _, name := range []string{"json", "address", "credential-file", "timeout"} {
+			if path := strings.TrimPrefix(c.CommandPath(), "sluice "); name != "json" && slices.Contains(local, path) {
+				continue
+			}
 			if c.Flags().Lookup(name) == nil {
 				t.Errorf("it has no flag --%s", name)
 			}
