@@ -368,6 +368,8 @@ func (m *memory) Leave(kms.Reservation) {}
 
 func (m *memory) Settle(kms.Reservation, kms.Settlement) {}
 
+func (m *memory) Book(_ *kms.Tenant, _ []*kms.Entry, record func() []error) []error { return record() }
+
 func (m *memory) Penalise(*kms.Tenant, uuid.UUID) { m.penalised.Add(1) }
 
 func (m *memory) Account(t *kms.Tenant) kms.QuotaAccount {

@@ -293,7 +293,8 @@ func (r *JobRunner) witness(ctx context.Context, tenant, job uuid.UUID, number i
 			rest = append(rest, e)
 		}
 	}
-	for _, err := range s.journal.RecordAll(ctx, rest) {
+	record := func() []error { return s.journal.RecordAll(ctx, rest) }
+	for _, err := range s.quota.Book(owner, rest, record) {
 		if err != nil {
 			return err
 		}

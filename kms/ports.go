@@ -167,6 +167,10 @@ type Quota interface {
 	// others to be recorded: it no longer counts against concurrency. Settle
 	// has to follow.
 	Leave(r Reservation)
+	// Book has entries recorded whose requests a crash ended with their
+	// reservations, and charges of the tenant what they say, as far as record
+	// does not fail. It returns record's errors.
+	Book(of *Tenant, entries []*Entry, record func() []error) []error
 	// Penalise charges a credential for a request that was refused before it
 	// was admitted. It refuses nothing.
 	Penalise(tenant *Tenant, credential uuid.UUID)

@@ -245,6 +245,8 @@ func (s *stage) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 
 func (s *stage) Leave(kms.Reservation) { s.step("leave") }
 
+func (s *stage) Book(_ *kms.Tenant, _ []*kms.Entry, record func() []error) []error { return record() }
+
 func (s *stage) Settle(_ kms.Reservation, outcome kms.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

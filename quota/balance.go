@@ -135,6 +135,38 @@ func (e *Engine) RestoreSpent(of *kms.Tenant, totals Totals, spent []Spent) bool
 	return true
 }
 
+// Book implements kms.Quota. The journal is written under the tenant's lock, so
+// that every balance has both the record and the charge, or neither. Of totals
+// that nodes share, what a process had counts as used when it ends, whatever it
+// recorded.
+func (e *Engine) Book(of *kms.Tenant, entries []*kms.Entry, record func() []error) []error {
+	s := e.shardOf(of.ID)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := e.nowLocked(s)
+	t := s.tenants[of.ID]
+	if t == nil {
+		t = e.newTenant(of, e.policies.Current(), now)
+		s.tenants[t.id] = t
+	}
+	e.advance(t, now)
+	errs := record()
+	for i, entry := range entries {
+		if errs[i] != nil || t.lease != nil || !charges(entry) {
+			continue
+		}
+		spent := spentBy(entry)
+		switch day := t.calendar().day(spent.At); {
+		case day >= t.elastic.day:
+			t.spend(spent)
+			e.spendScopes(s, t, spent, now)
+		case month(day) == t.month.window:
+			t.month.used += int64(max(spent.Charged, 0))
+		}
+	}
+	return errs
+}
+
 // put sets a tenant's totals, of this day or an earlier one.
 func (t *tenant) put(totals Totals) {
 	t.elastic = elastic{

@@ -103,8 +103,7 @@ func OpenLedger(e *Engine, j LedgerJournal, path string, log *slog.Logger) (*Led
 
 // replay takes in a record of the journal.
 func (l *Ledger) replay(sequence uint64, e *kms.Entry) error {
-	ran := e.SlotTime > 0 || e.Settlement == kms.Partial
-	if e.Phase != kms.PhaseOutcome || e.Tenant == (uuid.UUID{}) || e.Charged == 0 && !ran {
+	if !charges(e) {
 		return nil
 	}
 	r := l.pending[e.Tenant]
@@ -117,12 +116,29 @@ func (l *Ledger) replay(sequence uint64, e *kms.Entry) error {
 			return nil // it is in the balance
 		}
 	}
+	r.spent = append(r.spent, spentBy(e))
+	return nil
+}
+
+// charges tells whether an entry is of something that counts in the totals.
+func charges(e *kms.Entry) bool {
+	return e.Phase == kms.PhaseOutcome && e.Tenant != (uuid.UUID{}) && (e.Charged != 0 || ran(e))
+}
+
+func ran(e *kms.Entry) bool { return e.SlotTime > 0 || e.Settlement == kms.Partial }
+
+func spentBy(e *kms.Entry) Spent {
 	s := Spent{At: e.Time.Add(-e.Total), Charged: e.Charged, Project: e.Project, Credential: e.Credential, Key: e.Key}
-	if ran {
+	if ran(e) {
 		s.Bytes = int64(max(e.Bytes, 0))
 	}
-	r.spent = append(r.spent, s)
-	return nil
+	return s
+}
+
+// Book implements kms.Quota.
+func (l *Ledger) Book(of *kms.Tenant, entries []*kms.Entry, record func() []error) []error {
+	l.RestoreTenant(of)
+	return l.Engine.Book(of, entries, record)
 }
 
 // Admit gives the tenant its totals back if it is the first of its requests,

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -125,6 +126,60 @@ func TestLedgerIsTheJournalAfterACrashAtAnyPoint(t *testing.T) {
 		if got, want := b.used(), b.inJournal(); got != want {
 			t.Fatalf("round %d: the ledger has %d and the journal %d", round, got, want)
 		}
+	}
+}
+
+// Entries of requests that a crash ended are recorded after the restart, and
+// count at once; a later crash, and whatever was saved around it, changes
+// nothing.
+func TestWhatIsRecordedAfterACrashIsInTheLedgerOnce(t *testing.T) {
+	b := newLedgerBench(t)
+	for round := range 60 {
+		r := b.admit()
+		b.pass(time.Second)
+		b.start() // r is lost, and was not recorded
+		if round%2 == 0 {
+			b.used() // the tenant is there already
+		}
+		lacking := []*kms.Entry{
+			{Time: b.now, Phase: kms.PhaseOutcome, RequestID: r.RequestID, Tenant: r.Tenant, Charged: r.Cost, Settlement: kms.Settled, SlotTime: 1},
+			{Time: b.now, Phase: kms.PhaseOutcome, RequestID: uuid.New(), Tenant: r.Tenant, Charged: r.Cost, Settlement: kms.Settled, SlotTime: 1},
+		}
+		failed := errors.New("the disk is full")
+		errs := b.ledger.Book(b.engine.tenant, lacking, func() []error {
+			b.journal.entries = append(b.journal.entries, *lacking[0])
+			return []error{nil, failed}
+		})
+		if errs[0] != nil || errs[1] != failed {
+			t.Fatal(errs)
+		}
+		check := func(when string) {
+			t.Helper()
+			if got, want := b.used(), b.inJournal(); got != want {
+				t.Fatalf("round %d, %s: the ledger has %d and the journal %d", round, when, got, want)
+			}
+		}
+		check("at once")
+		for range round % 4 {
+			if err := b.ledger.Save(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.start()
+		check("after another crash")
+	}
+}
+
+// What was used before midnight and is recorded after it is the month's, and not
+// the new day's.
+func TestWhatIsRecordedADayLaterIsOfItsOwnDay(t *testing.T) {
+	b := newLedgerBench(t)
+	yesterday := kms.Entry{Time: b.now, Phase: kms.PhaseOutcome, RequestID: uuid.New(), Tenant: testTenant, Charged: 7 * kms.Credit, Settlement: kms.Settled, SlotTime: 1}
+	b.pass(24 * time.Hour)
+	b.used()
+	b.ledger.Book(b.engine.tenant, []*kms.Entry{&yesterday}, func() []error { return []error{nil} })
+	if totals, _ := b.ledger.Totals(testTenant); totals.DayUsed != 0 || totals.MonthUsed != 7*kms.Credit {
+		t.Errorf("the day has %d and the month %d", totals.DayUsed, totals.MonthUsed)
 	}
 }
 

@@ -68,8 +68,11 @@ func (k worldKeys) Lookup(context.Context, uuid.UUID, string) (*kms.Key, error) 
 func (w *world) Admit(r *kms.AdmitRequest) (kms.Reservation, error) {
 	return kms.Reservation{RequestID: r.RequestID, Tenant: r.Principal.Tenant.ID}, nil
 }
-func (w *world) Settle(kms.Reservation, kms.Settlement)   {}
-func (w *world) Leave(kms.Reservation)                    {}
+func (w *world) Settle(kms.Reservation, kms.Settlement) {}
+func (w *world) Leave(kms.Reservation)                  {}
+func (w *world) Book(_ *kms.Tenant, _ []*kms.Entry, record func() []error) []error {
+	return record()
+}
 func (w *world) Penalise(*kms.Tenant, uuid.UUID)          {}
 func (w *world) Record(context.Context, *kms.Entry) error { return nil }
 func (w *world) RecordAll(_ context.Context, entries []*kms.Entry) []error {
