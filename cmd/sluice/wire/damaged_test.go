@@ -173,7 +173,7 @@ func (v *village) tenant(t *testing.T, name string) (id, credential string) {
 	t.Helper()
 	id = v.make(t, v.Operator, "/v1/tenants", object{"name": name, "tier": "platinum", "force": true}).ID
 	return id, v.make(t, v.Operator, "/v1/tenants/"+name+"/credentials",
-		object{"name": "app", "scopes": []string{"key:*", "key:manage", "secret:*", "route:*", "tenant:admin"}}).Credential
+		object{"name": "app", "scopes": []string{"key:*", "key:manage", "secret:*", "route:*", "tenant:admin", "usage:read"}}).Credential
 }
 
 // asks is a use by one request.
@@ -321,6 +321,22 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 			t.Fatal(err)
 		}
 		return &bystander{where: "credential = " + id(made.ID), use: asks(made.Credential, http.MethodGet, "/v1/keys", nil), spare: true}
+	case "cost_incidents":
+		tenant, credential := v.tenant(t, name)
+		began := time.Now().Add(-time.Hour).UTC().Truncate(time.Microsecond)
+		i := &kms.CostIncident{ID: uuid.NewV7(), Tenant: uuid.MustParse(tenant), Node: "api-1", Began: began, Ended: began.Add(time.Minute),
+			Tier: kms.TierGold, Factor: 400, Line: 2000, Recover: 1000, PeakRisk: 3000, PeakAt: began, SpanSeconds: 60}
+		if err := v.App.Store.AddCostIncident(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		return &bystander{where: "id = " + id(i.ID.String()), use: asks(credential, http.MethodGet, "/v1/quota/incidents/"+i.ID.String(), nil)}
+	case "cost_lifts":
+		// When a stop was lifted decides nothing while there is no incident.
+		tenant, credential := v.tenant(t, name)
+		if err := v.App.Store.NoteCostLift(t.Context(), uuid.MustParse(tenant)); err != nil {
+			t.Fatal(err)
+		}
+		return &bystander{where: "tenant = " + id(tenant), use: asks(credential, http.MethodGet, "/v1/quota", nil), spare: true}
 	case "idempotency":
 		return &bystander{where: "claim = " + v.raw.bytes(name),
 			use: asks(v.crowd, http.MethodPost, "/v1/keys", object{"name": name, "spec": "AES_256"}, "Idempotency-Key", name)}

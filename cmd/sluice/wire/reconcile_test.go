@@ -168,6 +168,8 @@ func TestAnIntentOfAChangeThatWasNotMadeIsClosedAsUndone(t *testing.T) {
 		kms.OpCreateProject:    {intent: kms.Entry{Tenant: s.App.System.ID, Target: tenant.ID, Resource: "absent"}},
 		kms.OpCreateCredential: {intent: kms.Entry{Tenant: s.App.System.ID, Target: tenant.ID, Resource: absent.String()}},
 		kms.OpRotateCredential: {intent: onCredential}, kms.OpRevokeCredential: {intent: onCredential},
+		kms.OpClearCredential: {intent: onCredential}, kms.OpEnrolCode: {intent: onCredential},
+		kms.OpProveCredential: {intent: onCredential}, kms.OpKeeperFlag: {intent: onCredential},
 		// An approval that is gone has expired, and tells nothing.
 		kms.OpSetNodeMode:  {intent: kms.Entry{Tenant: s.App.System.ID, Resource: "node-1"}},
 		kms.OpPutPolicy:    {intent: kms.Entry{Tenant: s.App.System.ID, Resource: "1"}},
