@@ -5,6 +5,7 @@ import (
 	"encoding/json/v2"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -165,14 +166,20 @@ func TestRunawayComponentIsStoppedAndLeavesAReport(t *testing.T) {
 	if want := []string{"cost.risk no_bulk", "cost.risk marked", "cost.stopped stopped"}; !slices.Equal(events, want) {
 		t.Errorf("%q were told, want %q", events, want)
 	}
-	before := operations(t, s) // the receiver's secret was opened by one
-	for range 20 {
-		if r := ask(t, s, loop, "POST", "/v1/keys/k/encrypt", tenCredits); r.reason != "COST_STOPPED" || r.header.Get("Sluice-Cost") != "" && r.header.Get("Sluice-Cost") != "0" {
-			t.Fatalf("while it is stopped: %d %s, %s credits", r.status, r.body, r.header.Get("Sluice-Cost"))
+	// The service has operations of its own, such as the signature of the
+	// journal's head, but not beside every round of calls.
+	reached := math.Inf(1)
+	for round := 0; round < 5 && reached > 0; round++ {
+		before := operations(t, s)
+		for range 20 {
+			if r := ask(t, s, loop, "POST", "/v1/keys/k/encrypt", tenCredits); r.reason != "COST_STOPPED" || r.header.Get("Sluice-Cost") != "" && r.header.Get("Sluice-Cost") != "0" {
+				t.Fatalf("while it is stopped: %d %s, %s credits", r.status, r.body, r.header.Get("Sluice-Cost"))
+			}
 		}
+		reached = min(reached, float64(operations(t, s)-before))
 	}
-	if after := operations(t, s); after != before {
-		t.Errorf("%v calls that are refused reach a node", after-before)
+	if reached > 0 {
+		t.Errorf("at least %v of 20 calls that are refused reach a node", reached)
 	}
 	if r := ask(t, s, app, "POST", "/v1/keys/k/encrypt", `{"plaintext":""}`); r.status != 200 {
 		t.Errorf("another component: %d %s", r.status, r.body)
