@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/sluice-kms/sluice/bench/limits"
 	"github.com/sluice-kms/sluice/bench/load"
 	"github.com/sluice-kms/sluice/bench/servers"
 	"github.com/sluice-kms/sluice/client"
@@ -113,7 +114,7 @@ func (b *bench) open(ctx context.Context, dir string) (close func(), err error) 
 		return close, err
 	}
 	closes = append(closes, func() { b.sluice.Stop(); b.sluice.Close() })
-	if b.operator, err = connectOperator(b.sluice.Address, data); err != nil {
+	if b.operator, err = limits.Operator(b.sluice.Address, data); err != nil {
 		return close, err
 	}
 	if err := setPolicy(ctx, b.operator); err != nil {

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/sluice-kms/sluice/bench/limits"
@@ -68,19 +66,6 @@ func sharers() (all []*tenant) {
 	return all
 }
 
-func connect(address string, token client.Token) (*client.Client, error) {
-	return client.New(client.Options{Address: "http://" + address, Credential: token})
-}
-
-// connectOperator connects with the credential in the data folder.
-func connectOperator(address, data string) (*client.Client, error) {
-	token, err := os.ReadFile(filepath.Join(data, "operator.credential"))
-	if err != nil {
-		return nil, err
-	}
-	return connect(address, client.NewToken(strings.TrimSpace(string(token))))
-}
-
 // setPolicy gives the tiers their weights and lifts the limits.
 func setPolicy(ctx context.Context, operator *client.Client) error {
 	changes := make(map[client.Tier]map[string]any, len(tiers))
@@ -103,7 +88,7 @@ func enrol(ctx context.Context, address string, operator *client.Client, t *tena
 		return err
 	}
 	t.credential = minted.Token
-	own, err := connect(address, t.credential)
+	own, err := limits.Connect(address, t.credential)
 	if err != nil {
 		return err
 	}

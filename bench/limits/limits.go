@@ -1,5 +1,5 @@
-// Package limits changes what the tiers of a service may use, for benchmarks in
-// which no quota shall be what bounds a load.
+// Package limits connects benchmarks to a service, and changes what its tiers may
+// use where no quota shall be what bounds a load.
 package limits
 
 import (
@@ -18,6 +18,20 @@ const (
 	Day         = 90_000_000_000
 	Concurrency = 65_536
 )
+
+// Connect makes a client of a server at host:port, without TLS.
+func Connect(address string, token client.Token) (*client.Client, error) {
+	return client.New(client.Options{Address: "http://" + address, Credential: token})
+}
+
+// Operator connects with the operator's credential in a data folder.
+func Operator(address, data string) (*client.Client, error) {
+	token, err := os.ReadFile(filepath.Join(data, "operator.credential"))
+	if err != nil {
+		return nil, err
+	}
+	return Connect(address, client.NewToken(strings.TrimSpace(string(token))))
+}
 
 // Set puts the policy in force with other limits for some tiers, by the names of
 // the policy's fields. It sells more than the HSMs can do.
@@ -55,11 +69,7 @@ const liftedCredits = 1_000_000
 // Lift raises the limits of the demo tenant's tier of a `sluice dev`, as a
 // benchmark of throughput has to.
 func Lift(ctx context.Context, address, data string) error {
-	token, err := os.ReadFile(filepath.Join(data, "operator.credential"))
-	if err != nil {
-		return err
-	}
-	operator, err := client.New(client.Options{Address: "http://" + address, Credential: client.NewToken(strings.TrimSpace(string(token)))})
+	operator, err := Operator(address, data)
 	if err != nil {
 		return err
 	}

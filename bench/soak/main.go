@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sluice-kms/sluice/bench/limits"
 	"github.com/sluice-kms/sluice/bench/load"
 	"github.com/sluice-kms/sluice/bench/servers"
 	"github.com/sluice-kms/sluice/client"
@@ -118,7 +119,7 @@ func (s *soak) open(ctx context.Context) error {
 		return err
 	}
 	s.watcher = &watcher{pid: s.server.Cmd.Process.Pid, ops: s.server.Ops, begin: time.Now(), http: &http.Client{Timeout: 10 * time.Second}}
-	if s.operator, err = connectOperator(s.server.Address, s.data); err == nil {
+	if s.operator, err = limits.Operator(s.server.Address, s.data); err == nil {
 		err = setLimits(ctx, s.operator)
 	}
 	for _, t := range s.tenants {

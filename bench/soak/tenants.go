@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -79,18 +77,6 @@ func setLimits(ctx context.Context, operator *client.Client) error {
 	return limits.Set(ctx, operator, "a soak", map[client.Tier]map[string]any{"platinum": lifted, "gold": lifted, "free": limited})
 }
 
-func connect(address string, token client.Token) (*client.Client, error) {
-	return client.New(client.Options{Address: "http://" + address, Credential: token})
-}
-
-func connectOperator(address, data string) (*client.Client, error) {
-	token, err := os.ReadFile(filepath.Join(data, "operator.credential"))
-	if err != nil {
-		return nil, err
-	}
-	return connect(address, client.NewToken(strings.TrimSpace(string(token))))
-}
-
 func keyName(op operation) string {
 	return strings.ToLower(strings.ReplaceAll(string(op.spec), "_", "-"))
 }
@@ -107,7 +93,7 @@ func enrol(ctx context.Context, address string, operator *client.Client, t *tena
 		return err
 	}
 	t.credential = minted.Token
-	own, err := connect(address, t.credential)
+	own, err := limits.Connect(address, t.credential)
 	if err != nil {
 		return err
 	}
