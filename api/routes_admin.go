@@ -118,13 +118,7 @@ func credentialRoutes(a administration) []Route {
 				}
 				return &CredentialResponse{c.credential(cr), c.charge()}, nil
 			},
-			func(c *call, id string) (*CredentialResponse, error) {
-				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
-				if err != nil {
-					return nil, err
-				}
-				return &CredentialResponse{c.credential(cr), c.charge()}, nil
-			}),
+			a.replayCredential),
 		change(Route{Name: a.name + "clear-credential", Group: a.group, Method: http.MethodPost, Path: one + "/clear", Op: kms.OpClearCredential,
 			Errors: makeErrors, Summary: "End a credential's flag",
 			Description: "The credential is no longer held to be used by somebody else, and what was unusual is usual from now on. No credential clears itself."},
@@ -135,13 +129,7 @@ func credentialRoutes(a administration) []Route {
 				}
 				return &CredentialResponse{c.credential(cr), c.charge()}, nil
 			},
-			func(c *call, id string) (*CredentialResponse, error) {
-				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
-				if err != nil {
-					return nil, err
-				}
-				return &CredentialResponse{c.credential(cr), c.charge()}, nil
-			}),
+			a.replayCredential),
 		change(Route{Name: a.name + "enrol-one-time-code", Group: a.group, Method: http.MethodPost, Path: one + "/one-time-code", Op: kms.OpEnrolCode,
 			Secret: true, Errors: makeErrors, Summary: "Give a credential a key of one-time codes",
 			Description: "The answer shows the key this once; the one that the credential may have is replaced. It is a conflict while a flag of the credential is open."},
@@ -153,11 +141,11 @@ func credentialRoutes(a administration) []Route {
 				return &EnrolledCodeResponse{c.credential(cr), code.Key, code.URI, c.charge()}, nil
 			},
 			func(c *call, id string) (*EnrolledCodeResponse, error) {
-				cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
+				r, err := a.replayCredential(c, id)
 				if err != nil {
 					return nil, err
 				}
-				return &EnrolledCodeResponse{Credential: c.credential(cr), Charge: c.charge()}, nil
+				return &EnrolledCodeResponse{Credential: r.Credential, Charge: r.Charge}, nil
 			}),
 	}
 }
@@ -218,14 +206,23 @@ func (a administration) rotateCredential(c *call, in *RotateCredentialRequest) (
 	return &MintedCredentialResponse{c.credential(cr), token, c.charge()}, nil
 }
 
-// replayMinted is the credential without its secret, which nobody has any
-// more.
-func (a administration) replayMinted(c *call, id string) (*MintedCredentialResponse, error) {
+// replayCredential is the credential as it is now.
+func (a administration) replayCredential(c *call, id string) (*CredentialResponse, error) {
 	cr, err := c.service.ReplayCredential(c.context, &c.ticket, c.route.Op, a.tenant(c), id)
 	if err != nil {
 		return nil, err
 	}
-	return &MintedCredentialResponse{Credential: c.credential(cr), Charge: c.charge()}, nil
+	return &CredentialResponse{c.credential(cr), c.charge()}, nil
+}
+
+// replayMinted is the credential without its secret, which nobody has any
+// more.
+func (a administration) replayMinted(c *call, id string) (*MintedCredentialResponse, error) {
+	r, err := a.replayCredential(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return &MintedCredentialResponse{Credential: r.Credential, Charge: r.Charge}, nil
 }
 
 func (c *call) credential(cr *kms.Credential) Credential { return credentialOf(cr, c.server.clock()) }
