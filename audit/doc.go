@@ -122,10 +122,12 @@
 //
 // # Crashes
 //
-// A crash can leave a last write incomplete. Open cuts it off: none of its
-// entries was acknowledged. Whatever else does not verify is no trace of a
-// crash, and Open refuses it, naming the place. Of a file of heads the next
-// append cuts off an incomplete last line.
+// While a log runs, zeros stand ahead of the records of its last segment, half a
+// mebibyte at most (blank.go); they go when the segment ends and when the log
+// closes. A crash leaves them, and can leave a last write incomplete. Open cuts
+// both off: none of that write's entries was acknowledged. Whatever else does
+// not verify is no trace of a crash, and Open refuses it, naming the place. Of a
+// file of heads the next append cuts off an incomplete last line.
 //
 // # Shipping
 //

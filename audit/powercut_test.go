@@ -79,20 +79,17 @@ func cutWhileSyncing(t *testing.T, n int) unsynced {
 }
 
 // left draws what a disk may have left of a file: the old size or any up to
-// the new, and of what was not synced each sector or zeros.
+// the new, and of what was not synced each sector or what was there before.
 func (u *unsynced) left(t *rapid.T, name string) []byte {
 	old, now := u.durable[name], u.written[name]
-	if len(now) <= len(old) {
-		return old
-	}
-	size := rapid.IntRange(len(old), len(now)).Draw(t, "size")
-	content := bytes.Clone(now[:size])
-	for at := len(old); at < size; {
-		end := min(at-at%sectorSize+sectorSize, size)
-		if rapid.IntRange(0, 3).Draw(t, "sector") == 0 {
-			clear(content[at:end])
+	size := max(len(old), rapid.IntRange(min(len(old), len(now)), len(now)).Draw(t, "size"))
+	before := append(bytes.Clone(old), make([]byte, max(0, len(now)-len(old)))...)
+	content := append(bytes.Clone(now), before[len(now):]...)[:size]
+	for at := 0; at < size; at += sectorSize {
+		end := min(at+sectorSize, size)
+		if !bytes.Equal(before[at:end], content[at:end]) && rapid.IntRange(0, 3).Draw(t, "sector") == 0 {
+			copy(content[at:end], before[at:])
 		}
-		at = end
 	}
 	return content
 }
@@ -159,7 +156,7 @@ func TestShortHoleAtTheEndOfATornWriteIsCut(t *testing.T) {
 	if boundary >= int64(len(content)) {
 		t.Fatal("the last record lies in one sector")
 	}
-	for zeros := range minHole {
+	for zeros := range 8 {
 		write(t, path, append(bytes.Clone(content[:boundary]), make([]byte, zeros)...))
 		l := mustOpen(t, c)
 		if got := l.Recovery(); got.Offset != from || got.Bytes != boundary+int64(zeros)-from {

@@ -28,8 +28,12 @@ const (
 	FaultLink Fault = "it does not continue the segment before"
 	// FaultLength: the length field of a record is impossible.
 	FaultLength Fault = "the record's length is impossible"
-	// FaultIncomplete: the file ends inside the record.
+	// FaultIncomplete: the file, or what was written of it, ends inside the
+	// record.
 	FaultIncomplete Fault = "the record is incomplete"
+	// FaultBlank: zeros follow the last record, as in the last segment of a log
+	// that is running or has crashed.
+	FaultBlank Fault = "the segment was not closed"
 	// FaultChecksum: the record was altered, by accident at least.
 	FaultChecksum Fault = "the record fails its checksum"
 	// FaultChain: the record was altered, moved, or put in place of another.
@@ -158,6 +162,9 @@ func readSegment(dir, name string, linked bool, before Head, last bool, from uin
 	}
 	for {
 		rec, err := r.next()
+		if err == io.EOF && r.blank && !last {
+			return Head{}, r.corrupt(r.offset, r.sequence+1, FaultBlank)
+		}
 		if err == io.EOF {
 			return r.head(), nil
 		}
@@ -198,6 +205,7 @@ type segmentReader struct {
 	offset   int64  // of the next record
 	sequence uint64 // of the last record
 	stored   Hash   // chain hash of the last record, as it stands in the file
+	blank    bool   // at io.EOF: zeros follow
 	previous Hash   // what the next record's chain hash builds on
 }
 
@@ -265,6 +273,38 @@ func (r *segmentReader) head() Head { return Head{Sequence: r.sequence, Hash: r.
 // FaultChecksum or FaultChain the record is returned too, and reading can go
 // on: the record after it is measured by the hash that stands in the file.
 func (r *segmentReader) next() (record, error) {
+	for {
+		rec, err := r.read()
+		fault, ok := errors.AsType[*CorruptError](err)
+		if !ok {
+			if err == nil {
+				r.take(rec)
+			}
+			return rec, err
+		}
+		switch err := r.judge(fault); {
+		case err == error(fault):
+			if rec.payload != nil {
+				r.take(rec)
+			}
+			return rec, fault
+		case err != nil:
+			return record{}, err
+		}
+		if err := r.refresh(); err != nil {
+			return record{}, err
+		}
+	}
+}
+
+// take goes on behind the record.
+func (r *segmentReader) take(rec record) {
+	r.offset += int64(frameSize + len(rec.payload) + hashSize)
+	r.sequence, r.stored, r.previous = rec.position.Sequence, rec.position.Hash, rec.position.Hash
+}
+
+// read reads the record at offset, for next.
+func (r *segmentReader) read() (record, error) {
 	offset, sequence := r.offset, r.sequence+1
 	var frame [frameSize]byte
 	switch _, err := io.ReadFull(r.buffer, frame[:]); {
@@ -286,20 +326,15 @@ func (r *segmentReader) next() (record, error) {
 	case err != nil:
 		return record{}, fmt.Errorf("reading the journal: %w", err)
 	}
-	payload := r.record[:length]
-	r.stored = Hash(r.record[length:])
-	r.offset += int64(frameSize + len(r.record))
-	r.sequence = sequence
-	computed := r.chain.next(r.previous, sequence, payload)
-	r.previous = r.stored
+	payload, stored := r.record[:length], Hash(r.record[length:])
 	rec := record{
-		position: Position{Segment: r.name, Offset: offset, Head: Head{Sequence: sequence, Hash: r.stored}},
+		position: Position{Segment: r.name, Offset: offset, Head: Head{Sequence: sequence, Hash: stored}},
 		payload:  payload,
 	}
 	switch {
 	case checksum(frame[0:4], payload) != binary.BigEndian.Uint32(frame[4:8]):
 		return rec, r.corrupt(offset, sequence, FaultChecksum)
-	case computed != r.stored:
+	case r.chain.next(r.previous, sequence, payload) != stored:
 		return rec, r.corrupt(offset, sequence, FaultChain)
 	}
 	return rec, nil

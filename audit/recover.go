@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,6 +26,7 @@ type tail struct {
 	holder   uint64 // the first record of the segment that holds head
 	previous Hash   // what the next record's chain hash builds on
 	end      int64  // of what is whole
+	blank    bool   // zeros follow
 	cut      Recovery
 }
 
@@ -55,17 +57,18 @@ func readTail(ctx context.Context, dir string, names []string, sm3 NewHash) (tai
 		}
 		_, err := r.next()
 		if err == io.EOF {
+			t.blank = r.blank
 			return t, nil
 		}
 		if corrupt, ok := errors.AsType[*CorruptError](err); ok {
-			rest, err := readRest(r.file, t.end)
+			rest, err := r.rest(t.end)
 			if err != nil {
 				return tail{}, err
 			}
-			if !isTorn(rest, t.end) {
+			if !isTorn(rest.content, t.end) {
 				return tail{}, corrupt
 			}
-			t.cut = Recovery{Segment: name, Offset: t.end, Bytes: int64(len(rest))}
+			t.cut = Recovery{Segment: name, Offset: t.end, Bytes: int64(len(rest.content))}
 			return t, nil
 		}
 		if err != nil {
@@ -95,53 +98,97 @@ func checkLink(dir, before string, r *segmentReader) error {
 	return nil
 }
 
-// readRest reads the file from offset to its end, or one byte more than an
-// unfinished write can have.
-func readRest(file *os.File, offset int64) ([]byte, error) {
-	rest, err := io.ReadAll(io.NewSectionReader(file, offset, maxTorn+1))
+// rest is what follows the last record of a segment that verifies.
+type rest struct {
+	content []byte // to the end of the file, or more than a crash leaves
+	written []byte // up to the last byte that is not zero
+}
+
+// rest reads the file from offset to its end, or one byte more than a crash
+// can leave there.
+func (r *segmentReader) rest(offset int64) (rest, error) {
+	b, err := io.ReadAll(io.NewSectionReader(r.file, offset, maxRest+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading the journal: %w", err)
+		return rest{}, fmt.Errorf("reading the journal: %w", err)
 	}
-	return rest, nil
+	return rest{content: b, written: bytes.TrimRight(b, "\x00")}, nil
+}
+
+// judge looks at what follows the last record that verifies, where the next
+// one does not for the given fault. io.EOF: nothing was written there.
+// FaultIncomplete: it is what a write leaves that is under way or was cut
+// short. nil: meanwhile there is a whole record, since a log is writing.
+func (r *segmentReader) judge(fault *CorruptError) error {
+	rest, err := r.rest(fault.Offset)
+	switch {
+	case err != nil:
+		return err
+	case len(rest.content) > maxRest:
+		return fault
+	case len(rest.written) == 0:
+		r.blank = true
+		return io.EOF
+	case r.verifies(rest.written):
+		return nil
+	case isTorn(rest.content, fault.Offset), isPrefix(rest.written) && len(rest.content) != extent(rest.content):
+		return r.corrupt(fault.Offset, fault.Sequence, FaultIncomplete)
+	}
+	return fault
+}
+
+// extent returns how many bytes the record has that b begins with, by its
+// length field, or how many the frame has where that tells nothing.
+func extent(b []byte) int {
+	if len(b) < frameSize {
+		return frameSize
+	}
+	length := int(binary.BigEndian.Uint32(b[0:4]))
+	if length == 0 || length > maxPayload {
+		return frameSize
+	}
+	return frameSize + length + hashSize
+}
+
+// verifies tells whether b begins with the next record. Zeros at the end of
+// its hash may be missing.
+func (r *segmentReader) verifies(b []byte) bool {
+	end := extent(b) - hashSize // of the payload
+	if end <= frameSize || len(b) <= end {
+		return false
+	}
+	var stored Hash
+	copy(stored[:], b[end:])
+	payload := b[frameSize:end]
+	return checksum(b[0:4], payload) == binary.BigEndian.Uint32(b[4:8]) && r.chain.next(r.previous, r.sequence+1, payload) == stored
 }
 
 const (
 	// maxTorn bounds an unfinished write: a batch, or one record if that is
 	// larger.
 	maxTorn = max(maxBatchBytes, frameSize+maxPayload+hashSize)
+	// maxRest bounds what a crash leaves behind the last record: a write and
+	// the zeros ahead of it.
+	maxRest = maxTorn + blankBytes
 	// sectorSize is the least that a disk writes at once.
 	sectorSize = 512
-	// minHole is how many zero bytes in a row no record holds: a payload has
-	// none, a length field three at most, and a hash has 8 at a chance of
-	// 2⁻⁶⁴.
-	minHole = 8
+	// minFirstHole is how many zero bytes in the sector that a record begins
+	// in are a hole: two at the begin of a length field may be a record's own.
+	// Elsewhere one will do where it is all that the sector has of the record:
+	// a payload has no zeros, and a hash that ends with them verifies.
+	minFirstHole = 3
 )
 
 // isTorn tells whether rest, which begins at the offset with a record that
 // does not verify and goes on to the end of the segment, is what an
-// unfinished write leaves: a prefix of what was to be written, or a file that
-// has its new size but not all of its new content, so that whole sectors of
-// the record are zero. Damage to a record that was once whole looks
-// different: it has all its bytes, and none of them in a row are zero.
+// unfinished write leaves: a prefix of what was to be written, or not all of
+// it, so that whole sectors of the record are zero. Damage to a record that was
+// once whole looks different: it has all its bytes, and none of them in a row
+// are zero.
 func isTorn(rest []byte, offset int64) bool {
-	if len(rest) > maxTorn {
+	if len(rest) > maxRest || len(bytes.TrimRight(rest, "\x00")) > maxTorn {
 		return false
 	}
-	return isPrefix(rest) || isPrefix(withoutShortHole(rest, offset)) || hasHole(rest, offset)
-}
-
-// withoutShortHole leaves out of an incomplete record what it has of its last
-// sector if that is zero and too short for hasHole.
-func withoutShortHole(rest []byte, offset int64) []byte {
-	if len(rest) == 0 || len(rest) >= frameSize && len(rest) >= frameSize+int(binary.BigEndian.Uint32(rest[0:4]))+hashSize {
-		return rest
-	}
-	last := offset + int64(len(rest)) - 1
-	at := max(last-last%sectorSize-offset, 0)
-	if int64(len(rest))-at >= minHole || !isZero(rest[at:]) {
-		return rest
-	}
-	return rest[:at]
+	return isPrefix(rest) || hasHole(rest, offset)
 }
 
 // isPrefix tells whether rest could be the beginning of a record. A length
@@ -166,17 +213,13 @@ func isPrefix(rest []byte) bool {
 }
 
 // hasHole tells whether a sector of the first record of rest is all zero,
-// counting only what of the sector is in rest.
+// counting only what of the sector belongs to the record. Of the sectors at
+// its ends that can be a few bytes.
 func hasHole(rest []byte, offset int64) bool {
-	extent := frameSize
-	if len(rest) >= frameSize {
-		if length := int(binary.BigEndian.Uint32(rest[0:4])); length <= maxPayload {
-			extent += length + hashSize
-		}
-	}
-	for at := 0; at < min(extent, len(rest)); {
-		end := min(at+sectorSize-int((offset+int64(at))%sectorSize), len(rest))
-		if end-at >= minHole && isZero(rest[at:end]) {
+	n := min(extent(rest), len(rest))
+	for at := 0; at < n; {
+		end := min(at+sectorSize-int((offset+int64(at))%sectorSize), n)
+		if (at > 0 || end >= minFirstHole) && isZero(rest[at:end]) {
 			return true
 		}
 		at = end

@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +83,8 @@ func TestTornTailIsCutWhereverItIsTorn(t *testing.T) {
 		write(t, path, content[:end])
 		if end == int64(len(content)) {
 			wantCut(t, c, path, 0, 0, entries)
+		} else if isZero(content[last:end]) { // the first bytes of a length: as if nothing was written
+			wantCut(t, c, path, 0, 0, entries-1)
 		} else {
 			wantCut(t, c, path, last, end-last, entries-1)
 		}
@@ -117,9 +121,6 @@ func TestHoleInTheLastWriteIsCut(t *testing.T) {
 			torn--
 		}
 		write(t, path, holed)
-		if to-from < minHole {
-			continue // too few bytes to tell from damage
-		}
 		wantCut(t, c, path, offsets[torn], int64(len(content))-offsets[torn], torn)
 		if t.Failed() {
 			t.Fatalf("sector %d of %d", sector, lastSector)
@@ -274,11 +275,137 @@ func TestSegmentOfAnotherJournalIsRefusedAtStart(t *testing.T) {
 func TestWriteLargerThanACrashLeavesIsNotCut(t *testing.T) {
 	c := testConfig(t)
 	path, content, offsets := closedJournal(t, c, 3)
-	content = append(content[:offsets[2]], make([]byte, maxTorn+1)...)
-	write(t, path, content)
+	torn := func(bytes int) []byte { // the first sectors of the write are missing
+		return append(append(slices.Clone(content[:offsets[2]]), make([]byte, bytes-1)...), 1)
+	}
+	write(t, path, torn(maxTorn+1))
 	wantRefusal(t, c, path, offsets[2], 3)
-	write(t, path, content[:len(content)-1])
+	write(t, path, torn(maxTorn))
 	wantCut(t, c, path, offsets[2], maxTorn, 2)
+}
+
+// TestZerosAheadOfTheRecordsAreNoFault is the journal of a log that was killed
+// between two writes, and one that still runs.
+func TestZerosAheadOfTheRecordsAreNoFault(t *testing.T) {
+	const entries = 5
+	c := testConfig(t)
+	l := mustOpen(t, c)
+	for i := range entries {
+		mustRecord(t, l, testEntry(i))
+	}
+	path := filepath.Join(c.Dir, segmentName(1))
+	running, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(readAll(t, c.Dir)); n != entries {
+		t.Errorf("of a running log %d entries are read", n)
+	}
+	mustClose(t, l)
+	closed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ahead := running[len(closed):]; len(ahead) == 0 || !isZero(ahead) {
+		t.Fatalf("%d bytes ahead of the records of a running log, all zero: %t", len(ahead), isZero(ahead))
+	}
+	write(t, path, running)
+	if _, err := Verify(c.Dir, VerifyOptions{}); !isFault(err, FaultBlank) {
+		t.Errorf("verified as closed: %v", err)
+	}
+	if report, err := Verify(c.Dir, VerifyOptions{TornTail: true}); err != nil || report.Entries != entries {
+		t.Errorf("verified as running: %d entries, %v", report.Entries, err)
+	}
+	wantCut(t, c, path, 0, 0, entries)
+}
+
+func isFault(err error, f Fault) bool {
+	corrupt, ok := errors.AsType[*CorruptError](err)
+	return ok && corrupt.Fault == f
+}
+
+// TestWriteIsCutWhereverItTearsWithinZeros is TestTornTailIsCutWhereverItIsTorn
+// where the file is longer than what was written: sectors are torn, not bytes.
+func TestWriteIsCutWhereverItTearsWithinZeros(t *testing.T) {
+	const entries = 4
+	c := testConfig(t)
+	path, content, offsets := closedJournal(t, c, entries)
+	for i, from := range offsets {
+		for at := from + sectorSize - from%sectorSize; at < int64(len(content)); at += sectorSize {
+			torn := append(bytes.Clone(content[:at]), make([]byte, blankBytes)...)
+			holder, _ := slices.BinarySearch(offsets, at) // of the first byte that is missing
+			if holder == len(offsets) || offsets[holder] > at {
+				holder--
+			}
+			if holder < i {
+				continue
+			}
+			write(t, path, torn)
+			want := int64(len(torn)) - offsets[holder]
+			if isZero(torn[offsets[holder]:]) {
+				want = 0
+			}
+			wantCut(t, c, path, offsets[holder], want, holder)
+		}
+	}
+}
+
+func TestOnlyTheLastSegmentHasZeros(t *testing.T) {
+	c := testConfig(t)
+	c.SegmentBytes = MinSegmentBytes
+	closedJournal(t, c, 20)
+	names := segments(t, c.Dir)
+	path := filepath.Join(c.Dir, names[0])
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, append(content, make([]byte, sectorSize)...))
+	if _, err := Verify(c.Dir, VerifyOptions{TornTail: true}); !isFault(err, FaultBlank) {
+		t.Errorf("verified: %v", err)
+	}
+	err = Read(c.Dir, 1, func(*kms.Entry, Position) error { return nil })
+	if !isFault(err, FaultBlank) {
+		t.Errorf("read: %v", err)
+	}
+}
+
+// TestRecordWrittenMeanwhileIsRead is a reader that comes to the end just when
+// the next record is written.
+func TestRecordWrittenMeanwhileIsRead(t *testing.T) {
+	c := testConfig(t)
+	path, content, offsets := closedJournal(t, c, 3)
+	write(t, path, append(bytes.Clone(content[:offsets[1]]), make([]byte, blankBytes)...))
+	r, err := openSegment(c.Dir, segmentName(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if _, err := r.next(); err != nil { // and reads ahead into the zeros
+		t.Fatal(err)
+	}
+	write(t, path, append(bytes.Clone(content), make([]byte, blankBytes)...))
+	for range 2 {
+		if _, err := r.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.next(); err != io.EOF || !r.blank {
+		t.Errorf("after the last record: %v, blank %t", err, r.blank)
+	}
+}
+
+// TestRecordIsIncompleteWhileItIsWritten has every part of a record in a file
+// that is longer, as a reader of a running log may see it.
+func TestRecordIsIncompleteWhileItIsWritten(t *testing.T) {
+	c := testConfig(t)
+	path, content, offsets := closedJournal(t, c, 2)
+	for end := offsets[1]; end < int64(len(content)); end++ {
+		write(t, path, append(bytes.Clone(content[:end]), make([]byte, 2<<10)...))
+		if n := len(readAll(t, c.Dir)); n < 1 {
+			t.Fatalf("with %d bytes of the record %d entries are read", end-offsets[1], n)
+		}
+	}
 }
 
 func FuzzSegment(f *testing.F) {
@@ -305,16 +432,10 @@ func FuzzSegment(f *testing.F) {
 		if err := os.Truncate(path, end.end); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Verify(dir, VerifyOptions{Head: end.head}); err != nil && !isPayload(err) {
+		if _, err := Verify(dir, VerifyOptions{Head: end.head}); err != nil && !isFault(err, FaultPayload) /* which Open does not look for */ {
 			t.Errorf("accepted at start, and refused by %v", err)
 		}
 	})
-}
-
-// isPayload tells whether the fault is one that Open does not look for.
-func isPayload(err error) bool {
-	corrupt, ok := errors.AsType[*CorruptError](err)
-	return ok && corrupt.Fault == FaultPayload
 }
 
 func ExampleCorruptError() {

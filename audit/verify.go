@@ -25,8 +25,9 @@ type VerifyOptions struct {
 	// Head, if not zero, is a record that the journal must have had: only
 	// against it a tail that was cut off or computed anew shows.
 	Head Head
-	// TornTail accepts an incomplete last record, and records at the end that
-	// are not signed yet, as a log that is running or has crashed leaves.
+	// TornTail accepts an incomplete last record, zeros behind the last, and
+	// records at the end that are not signed yet, as a log that is running or
+	// has crashed leaves.
 	TornTail bool
 	// Signed tells whether a head was signed by a pinned key. With it every
 	// signed head is checked, and so that a chain computed anew shows: nobody
@@ -122,6 +123,9 @@ func (v *verifier) segment(name string, last bool) error {
 	for bad < maxBadRun {
 		rec, err := r.next()
 		if err == io.EOF {
+			if r.blank && (!last || !v.options.TornTail) {
+				v.fault(r.corrupt(r.offset, r.sequence+1, FaultBlank))
+			}
 			break
 		}
 		corrupt, ok := errors.AsType[*CorruptError](err)

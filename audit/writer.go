@@ -37,8 +37,9 @@ type segment struct {
 	chain    *chain
 	previous Hash // what the next record's chain hash builds on
 	end      int64
-	// allocated is the offset up to which writes find space.
-	allocated int64
+	// allocated is the offset up to which writes find space, blanked that up
+	// to which the file reaches, with zeros behind end: see blank.
+	allocated, blanked int64
 }
 
 func (s *segment) empty() bool { return s.end == headerSize }
@@ -76,7 +77,7 @@ func (w *writer) reopen(t tail) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.cut.Bytes > 0 {
+	if t.cut.Bytes > 0 || t.blank {
 		err = file.Truncate(t.end)
 	}
 	if err == nil {
@@ -92,7 +93,7 @@ func (w *writer) reopen(t tail) (*segment, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &segment{file: file, header: t.header, chain: newChain(chained), previous: t.previous, end: t.end, allocated: t.end}, nil
+	return &segment{file: file, header: t.header, chain: newChain(chained), previous: t.previous, end: t.end, allocated: t.end, blanked: t.end}, nil
 }
 
 // newSegment makes the segment that follows the head. Its file has its name
@@ -112,7 +113,7 @@ func (w *writer) newSegment() (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &segment{file: file, header: h, chain: newChain(w.config.chained), end: headerSize, allocated: headerSize}
+	s := &segment{file: file, header: h, chain: newChain(w.config.chained), end: headerSize, allocated: headerSize, blanked: headerSize}
 	if err := w.fill(s, temporary, name); err != nil {
 		file.Close()
 		if !isSyncError(err) {
@@ -123,7 +124,8 @@ func (w *writer) newSegment() (*segment, error) {
 	return s, nil
 }
 
-// fill writes the header of a new segment, holds its reserve and publishes it.
+// fill writes the header of a new segment, holds its reserve and publishes it,
+// once the segment before has its end.
 func (w *writer) fill(s *segment, temporary, name string) error {
 	if err := w.hold(s, w.config.ReserveBytes); err != nil {
 		return err
@@ -136,6 +138,11 @@ func (w *writer) fill(s *segment, temporary, name string) error {
 		return err
 	}
 	s.previous = s.chain.seed(b)
+	if w.segment != nil {
+		if err := w.segment.unblank(); err != nil {
+			return err
+		}
+	}
 	return w.storage.publish(temporary, name)
 }
 
@@ -171,7 +178,7 @@ func (w *writer) rotateIfDue(size int64) error {
 
 // retire gives back the space that a full segment holds, and closes it.
 func (w *writer) retire(s *segment) error {
-	return errors.Join(s.file.Truncate(s.end), s.file.Close())
+	return errors.Join(s.cut(), s.file.Close())
 }
 
 // commit makes the entries durable, or sets err on those that it refuses. A
@@ -193,6 +200,9 @@ func (w *writer) commit(batch []*waiter) error {
 		head.Hash = s.chain.next(head.Hash, head.Sequence, e.record[frameSize:])
 		w.buffer = append(w.buffer, e.record...)
 		w.buffer = append(w.buffer, head.Hash[:]...)
+	}
+	if err := w.blank(s, int64(len(w.buffer))); err != nil {
+		return w.takeBack(batch, err)
 	}
 	if _, err := s.file.WriteAt(w.buffer, s.end); err != nil {
 		return w.takeBack(batch, err)
@@ -285,11 +295,9 @@ func (w *writer) hold(s *segment, size int64) error {
 
 // takeBack undoes a failed write and refuses its entries. An error is fatal.
 func (w *writer) takeBack(batch []*waiter, cause error) error {
-	s := w.segment
-	if err := s.file.Truncate(s.end); err != nil {
+	if err := w.segment.cut(); err != nil {
 		return fmt.Errorf("taking back a failed write: %w", err)
 	}
-	s.allocated = s.end // truncating gave the rest back
 	refused := kms.Wrap(kms.KindAuditUnavailable, cause, "the journal cannot be written")
 	for _, e := range batch {
 		e.err = refused

@@ -21,8 +21,8 @@ const memoryDir = "/dev/shm"
 
 // The journal's price in one run: the whole service with its journal on the
 // disk, and with its journal in memory, which is the same but for the disk, in
-// turns. It reports the median ratio of their throughputs with 64 clients, by how much
-// the disk raises the P50 of one client, and what one fdatasync takes there.
+// turns. It reports the median ratio of their throughputs with 64 clients, by how
+// much the disk raises the P50 of one client, and what one fdatasync takes there.
 //
 //	go test -run '^$' -bench BenchmarkJournal -benchtime 1x ./cmd/sluice/wire
 func BenchmarkJournalOnDiskAndInMemory(b *testing.B) {
@@ -47,7 +47,7 @@ func BenchmarkJournalOnDiskAndInMemory(b *testing.B) {
 	b.Cleanup(func() { os.RemoveAll(memory) })
 	disk := config.Journal.Dir
 
-	const clients, rounds, window = 64, 5, 1500 * time.Millisecond
+	const clients, rounds, window = 64, 11, time.Second
 	var rate [2][]float64
 	var latency [2][]time.Duration
 	for b.Loop() {
