@@ -62,115 +62,6 @@ func TestAWeekOfUsualTrafficRaisesAtMostOneAlertInAHundredCredentials(t *testing
 	}
 }
 
-// theft is what somebody does with a stolen credential in a slot, beside its
-// owner.
-type theft struct {
-	name string
-	rate float64 // calls a minute
-	call func(a *actor, s *sender, at time.Time, network uint32, client Client)
-	// of are the owners of whom it must be told; of the others the rate is
-	// printed.
-	of []string
-}
-
-var thefts = []theft{
-	{"bulk decryption from another network, with the owner's software", 1200,
-		func(a *actor, s *sender, at time.Time, network uint32, _ Client) {
-			s.call(network, a.software(at), opDecrypt, 8)
-		}, []string{"server", "fleet", "batch", "gateway", "human", "mobile", "pipeline"}},
-	{"slow decryption from another network, with another tool", 40,
-		func(_ *actor, s *sender, _ time.Time, network uint32, client Client) {
-			s.call(network, client, opDecrypt, 8)
-		}, []string{"server", "fleet", "batch", "gateway", "human", "mobile", "pipeline"}},
-	{"another tool on the owner's machine", 40,
-		func(a *actor, s *sender, _ time.Time, _ uint32, client Client) {
-			s.call(a.networks[0], client, weighted(s.rng, int(opList), 30, int(opUnwrap), 70), 5)
-		}, []string{"server", "fleet", "gateway"}},
-	{"many networks at once", 120,
-		func(a *actor, s *sender, at time.Time, _ uint32, client Client) {
-			s.call(s.rng.Uint32(), client, opDecrypt, 8)
-		}, []string{"server", "fleet", "batch", "gateway"}},
-	{"trying out what it may do, from another network", 60,
-		func(a *actor, s *sender, at time.Time, network uint32, client Client) {
-			s.ends(network, a.software(at), weighted(s.rng, int(opList), 40, int(opRead), 30, int(opFetch), 30), 0, Denied, 0)
-		}, []string{"server", "fleet", "batch", "gateway"}},
-}
-
-func TestAStolenCredentialIsFlaggedWithinAMinute(t *testing.T) {
-	d := NewDetector(MaxCredentials)
-	actors := population(d, 100, 3)
-	for _, a := range actors {
-		if a.name == "server" {
-			a.state = 1 // one that moved today hides a second network
-		}
-	}
-	start := monday.Add(2*24*time.Hour + 10*time.Hour + 3*time.Second) // not at the beginning of a half
-	for at := monday; at.Before(start); at = at.Add(slot) {
-		for _, f := range pass(d, actors, at) {
-			t.Fatalf("before the theft: %s", names(&f))
-		}
-	}
-	saved := make(map[Credential][]byte)
-	for _, s := range d.Changed(1000) {
-		saved[s.Credential] = s.Document
-	}
-	for _, theft := range thefts {
-		t.Run(theft.name, func(t *testing.T) {
-			// What was learnt comes from where it is stored.
-			d := NewDetector(MaxCredentials)
-			rng := rand.New(rand.NewPCG(5, 5))
-			stolen, young, flagged, slowest := map[string]int{}, map[string]int{}, map[string]int{}, time.Duration(0)
-			kinds := make(map[Credential]*actor)
-			thieves := make([]*sender, len(actors))
-			networks, clients := make([]uint32, len(actors)), ClientOf("python-requests/2.31.0")
-			for i, a := range actors {
-				a.send.d = d
-				kinds[a.id] = a
-				if b, err := parseBaseline(saved[a.id]); err == nil && b.learnt(start.UnixNano()) {
-					stolen[a.name]++
-				} else {
-					young[a.name]++
-				}
-				networks[i] = rng.Uint32()
-				thieves[i] = &sender{d: d, rng: rand.New(rand.NewPCG(9, uint64(i))), o: Observation{Tenant: a.id.Tenant, Credential: a.id.Credential}}
-			}
-			carry := 0.0
-			for at := start; at.Before(start.Add(time.Minute)); at = at.Add(slot) {
-				carry += theft.rate / 6
-				for i, a := range actors {
-					thieves[i].from, thieves[i].n = at.Add(time.Millisecond), 0
-					for range int(carry) {
-						theft.call(a, thieves[i], at, networks[i], clients)
-					}
-				}
-				carry -= float64(int(carry))
-				for _, a := range actors {
-					a.send.from, a.send.n = at, 0
-					a.slot(a, &a.send, at)
-				}
-				for _, c := range d.Unknown(1000) {
-					if err := d.Merge(c.Credential, saved[c]); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for _, f := range d.Look(at.Add(slot)) {
-					if !f.Learnt {
-						continue
-					}
-					flagged[kinds[Credential{f.Tenant, f.Credential}].name]++
-					slowest = max(slowest, f.At.Sub(start))
-				}
-			}
-			t.Logf("%.0f calls a minute: flagged %v of %v, the slowest after %v; not learnt yet were %v", theft.rate, flagged, stolen, slowest, young)
-			for _, kind := range theft.of {
-				if flagged[kind] < stolen[kind] {
-					t.Errorf("%s: %d of %d were flagged in a minute", kind, flagged[kind], stolen[kind])
-				}
-			}
-		})
-	}
-}
-
 // learnt returns a detector that knows of one usual server, and its actor.
 func learnt(t *testing.T) (*Detector, *actor, time.Time) {
 	t.Helper()
@@ -460,7 +351,7 @@ func TestMemoryIsWithinTwoKibibytesACredential(t *testing.T) {
 func TestObservingAllocatesNothing(t *testing.T) {
 	d, a, at := learnt(t)
 	o := a.send.o
-	o.Network, o.Client = a.networks[0], a.client
+	o.Network, o.Client = a.home(), a.client
 	if n := testing.AllocsPerRun(10_000, func() {
 		at = at.Add(100 * time.Millisecond)
 		o.At = at
@@ -474,6 +365,10 @@ func TestSignalsHaveReasons(t *testing.T) {
 	var covered []kms.AbuseSignal
 	for i := range rules {
 		covered = append(covered, rules[i].signal)
+	}
+	all := evidence{network: mostRare, client: mostRare, kind: mostRare, denied: mostRare, hour: mostHour}
+	for _, r := range all.readings(new(window), new(measures), new(measures)) {
+		covered = append(covered, r.Signal)
 	}
 	for _, s := range kms.AbuseSignals() {
 		if !slices.Contains(covered, s) {
