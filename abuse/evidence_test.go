@@ -97,7 +97,7 @@ func TestWhatIsHadMoreOftenIsLessRare(t *testing.T) {
 // A release before this one stored no frequencies: what it has learnt is kept.
 func TestABaselineOfTheFormatBeforeIsRead(t *testing.T) {
 	d, a, at := learnt(t)
-	want := d.shard(a.id.Credential).all[a.id.Credential].base
+	want := d.shard(a.id.Credential).find(a.id.Credential).base
 	want.often = frequencies{}
 	document := want.document()
 	numbers := 4 * len(new(frequencies).numbers())
