@@ -11,10 +11,15 @@ import (
 // documentFormat is the first byte of a stored baseline. The rest is its fields
 // in their order, big-endian, with the entries of the two tables that are in
 // use after their number.
-const documentFormat = 1
+//
+// Format 1 is without the frequencies; it is read as knowing none.
+const (
+	documentFormat = 2
+	formatOne      = 1
+)
 
 // maxDocument bounds a stored baseline in bytes.
-const maxDocument = 1 + 8 + 8 + 4*(4+operations+int(measureCount)) + 2 + (maxNetworks+maxClients)*13
+const maxDocument = 1 + 8 + 8 + 4*(4+operations+int(measureCount)+4+operations+hourBins) + 2 + (maxNetworks+maxClients)*13
 
 var errDocument = errors.New("abuse: the stored baseline has another form")
 
@@ -23,7 +28,7 @@ func (b *baseline) document() []byte {
 	d := append(make([]byte, 0, maxDocument), documentFormat)
 	d = binary.BigEndian.AppendUint64(d, uint64(b.born))
 	d = binary.BigEndian.AppendUint64(d, uint64(b.at))
-	for _, f := range b.numbers() {
+	for _, f := range append(b.numbers(), b.often.numbers()...) {
 		d = binary.BigEndian.AppendUint32(d, math.Float32bits(*f))
 	}
 	for _, table := range [][]seen{b.networks[:], b.clients[:]} {
@@ -35,9 +40,9 @@ func (b *baseline) document() []byte {
 		for _, s := range table[:used] {
 			d = binary.BigEndian.AppendUint32(d, s.hash)
 			d = binary.BigEndian.AppendUint32(d, math.Float32bits(s.weight))
-			d = binary.BigEndian.AppendUint32(d, s.since)
+			d = binary.BigEndian.AppendUint32(d, s.since())
 			suspect := byte(0)
-			if s.suspect {
+			if s.suspect() {
 				suspect = 1
 			}
 			d = append(d, suspect)
@@ -61,8 +66,12 @@ func (b *baseline) numbers() []*float32 {
 // parseBaseline decodes what document has encoded. Numbers that no document has
 // are refused: negative, infinite and such as are none.
 func parseBaseline(d []byte) (b baseline, err error) {
-	if len(d) < 17 || len(d) > maxDocument || d[0] != documentFormat {
+	if len(d) < 17 || len(d) > maxDocument || d[0] != documentFormat && d[0] != formatOne {
 		return b, errDocument
+	}
+	numbers := b.numbers()
+	if d[0] == documentFormat {
+		numbers = append(numbers, b.often.numbers()...)
 	}
 	b.born, b.at = int64(binary.BigEndian.Uint64(d[1:])), int64(binary.BigEndian.Uint64(d[9:]))
 	d = d[17:]
@@ -78,7 +87,7 @@ func parseBaseline(d []byte) (b baseline, err error) {
 		}
 		return f
 	}
-	for _, f := range b.numbers() {
+	for _, f := range numbers {
 		*f = number()
 	}
 	for _, table := range [][]seen{b.networks[:], b.clients[:]} {
@@ -88,7 +97,7 @@ func parseBaseline(d []byte) (b baseline, err error) {
 		used := int(d[0])
 		d = d[1:]
 		for i := range table[:used] {
-			table[i] = seen{hash: nonZero(binary.BigEndian.Uint32(d)), since: binary.BigEndian.Uint32(d[8:]), suspect: d[12] == 1}
+			table[i] = seenAt(nonZero(binary.BigEndian.Uint32(d)), 0, binary.BigEndian.Uint32(d[8:]), d[12] == 1)
 			d = d[4:]
 			table[i].weight = number()
 			d = d[5:]
@@ -116,6 +125,9 @@ func (b *baseline) merge(o *baseline) {
 	if o.calls > b.calls {
 		b.calls, b.size, b.kinds = o.calls, o.size, o.kinds
 	}
+	if o.often.halves > b.often.halves {
+		b.often = o.often
+	}
 	b.busiest, b.windows = max(b.busiest, o.busiest), max(b.windows, o.windows)
 	for i := range b.peaks {
 		b.peaks[i] = max(b.peaks[i], o.peaks[i])
@@ -138,7 +150,7 @@ func union(table, other []seen) {
 			continue
 		}
 		a := &all[i]
-		a.weight, a.since, a.suspect = max(a.weight, s.weight), min(a.since, s.since), a.suspect && s.suspect
+		*a = seenAt(a.hash, max(a.weight, s.weight), min(a.since(), s.since()), a.suspect() && s.suspect())
 	}
 	slices.SortFunc(all, func(a, b seen) int { return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.hash, b.hash)) })
 	clear(table)

@@ -16,13 +16,13 @@ func anyBaseline(t *rapid.T) *baseline {
 	weight := rapid.Float32Range(0, 1e9)
 	b := &baseline{born: monday.UnixNano() + rapid.Int64Range(0, int64(time.Hour)).Draw(t, "born")}
 	b.at = b.born + rapid.Int64Range(0, int64(30*24*time.Hour)).Draw(t, "at")
-	for _, f := range b.numbers() {
+	for _, f := range append(b.numbers(), b.often.numbers()...) {
 		*f = weight.Draw(t, "number")
 	}
 	for _, table := range [][]seen{b.networks[:], b.clients[:]} {
 		used := rapid.IntRange(0, len(table)).Draw(t, "used")
 		for i := range table[:used] {
-			table[i] = seen{uint32(i + 1 + 100*rapid.IntRange(0, 3).Draw(t, "set")), weight.Draw(t, "weight"), rapid.Uint32().Draw(t, "since"), rapid.Bool().Draw(t, "suspect")}
+			table[i] = seenAt(uint32(i+1+100*rapid.IntRange(0, 3).Draw(t, "set")), weight.Draw(t, "weight"), rapid.Uint32().Draw(t, "since"), rapid.Bool().Draw(t, "suspect"))
 		}
 	}
 	return b
@@ -59,7 +59,7 @@ func TestMergingTwiceChangesNothing(t *testing.T) {
 // can be reckoned with, or an error.
 func FuzzParseBaseline(f *testing.F) {
 	b := baseline{born: 1, at: 2, calls: 3}
-	b.networks[0] = seen{hash: 1, weight: 2, since: 3, suspect: true}
+	b.networks[0] = seenAt(1, 2, 3, true)
 	f.Add(b.document())
 	f.Add([]byte{documentFormat})
 	f.Fuzz(func(t *testing.T, d []byte) {
@@ -67,7 +67,7 @@ func FuzzParseBaseline(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, n := range b.numbers() {
+		for _, n := range append(b.numbers(), b.often.numbers()...) {
 			if !(*n >= 0) || math.IsInf(float64(*n), 0) {
 				t.Fatal("a number that is none")
 			}

@@ -2,7 +2,6 @@ package abuse
 
 import (
 	"math"
-	"sync"
 	"sync/atomic"
 	"time"
 	"uuid"
@@ -19,28 +18,17 @@ const (
 
 // Detector watches credentials. It is safe for concurrent use.
 type Detector struct {
-	perShard int
-	crowd    atomic.Uint32 // bits of the float32: see profile.judge; as of the last look
-	shards   [shards]shard
+	limit  int64
+	kept   atomic.Int64
+	crowd  atomic.Uint32 // bits of the float32: see profile.judge; as of the last look
+	stored atomic.Uint32 // the shard with which Changed goes on
+	shards [shards]shard
 }
 
-type shard struct {
-	mu     sync.Mutex // guards the rest and its profiles
-	all    map[uuid.UUID]*profile
-	newest *profile // by their last calls
-	oldest *profile
-
-	_ [24]byte // keeps two locks off one 64-byte cache line
-}
-
-// NewDetector makes a Detector of up to a number of credentials, a little more
-// for its shards.
+// NewDetector makes a Detector of up to a number of credentials, and one for each
+// shard.
 func NewDetector(credentials int) *Detector {
-	d := &Detector{perShard: max((credentials+shards-1)/shards, 1)}
-	for i := range d.shards {
-		d.shards[i].all = make(map[uuid.UUID]*profile)
-	}
-	return d
+	return &Detector{limit: int64(credentials)}
 }
 
 func (d *Detector) shard(id uuid.UUID) *shard { return &d.shards[id[15]] }
@@ -49,63 +37,25 @@ func (d *Detector) shard(id uuid.UUID) *shard { return &d.shards[id[15]] }
 func (d *Detector) Observe(o *Observation) {
 	s := d.shard(o.Credential)
 	s.mu.Lock()
-	p := s.all[o.Credential]
-	if p == nil {
-		p = s.admit(o.Tenant, o.Credential, d.perShard)
+	i := s.place(o.Credential)
+	if i < 0 {
+		i = s.admit(o.Tenant, o.Credential, d.more(s))
 	}
-	s.touch(p)
-	p.observe(o)
+	at := o.At.UnixNano()
+	s.last[i] = max(s.last[i], at)
+	s.at(i).observe(o, at)
 	s.mu.Unlock()
 }
 
-// admit makes a profile, in the place of the one that has not called for
-// longest when there are enough.
-func (s *shard) admit(tenant, credential uuid.UUID, most int) *profile {
-	var p *profile
-	if len(s.all) >= most {
-		p = s.oldest
-		s.unlink(p)
-		delete(s.all, p.credential)
-		*p = profile{}
-	} else {
-		p = new(profile)
+// more tells whether a shard may keep one more, and counts it. There is one limit
+// for all of them: with a part of it for each, those that have more credentials
+// than others would forget some with each round of calls and learn none of them.
+func (d *Detector) more(s *shard) bool {
+	if d.kept.Add(1) <= d.limit || len(s.last) == 0 {
+		return true
 	}
-	p.tenant, p.credential = tenant, credential
-	s.all[credential] = p
-	s.link(p)
-	return p
-}
-
-// touch makes a profile the newest.
-func (s *shard) touch(p *profile) {
-	if s.newest != p {
-		s.unlink(p)
-		s.link(p)
-	}
-}
-
-func (s *shard) link(p *profile) {
-	p.older, p.newer = s.newest, nil
-	if s.newest != nil {
-		s.newest.newer = p
-	}
-	s.newest = p
-	if s.oldest == nil {
-		s.oldest = p
-	}
-}
-
-func (s *shard) unlink(p *profile) {
-	if p.newer != nil {
-		p.newer.older = p.older
-	} else {
-		s.newest = p.older
-	}
-	if p.older != nil {
-		p.older.newer = p.newer
-	} else {
-		s.oldest = p.newer
-	}
+	d.kept.Add(-1)
+	return false
 }
 
 // Look judges every credential that called in the last minute and returns those
@@ -118,7 +68,10 @@ func (d *Detector) Look(now time.Time) (flags []Flag) {
 	for i := range d.shards {
 		s := &d.shards[i]
 		s.mu.Lock()
-		for p := s.newest; p != nil && p.last > at-2*half; p = p.older {
+		for j, p := range s.all() {
+			if s.last[j] <= at-2*half {
+				continue
+			}
 			all += p.now.all.n + p.before.all.n
 			early += p.now.all.early + p.before.all.early
 			if !p.loaded {
@@ -137,14 +90,14 @@ func (d *Detector) Look(now time.Time) (flags []Flag) {
 // Credential names a credential and its tenant.
 type Credential struct{ Tenant, Credential uuid.UUID }
 
-// Unknown returns up to limit of the credentials that called, newest first by
-// shard, of which what is stored was not merged yet.
+// Unknown returns up to limit of the credentials that called of which what is
+// stored was not merged yet.
 func (d *Detector) Unknown(limit int) (list []Credential) {
 	for i := range d.shards {
 		s := &d.shards[i]
 		s.mu.Lock()
-		for p := s.newest; p != nil && len(list) < limit; p = p.older {
-			if !p.loaded {
+		for _, p := range s.all() {
+			if !p.loaded && len(list) < limit {
 				list = append(list, Credential{p.tenant, p.credential})
 			}
 		}
@@ -166,7 +119,7 @@ func (d *Detector) Merge(credential uuid.UUID, document []byte) error {
 	s := d.shard(credential)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.all[credential]
+	p := s.find(credential)
 	if p == nil {
 		return err
 	}
@@ -185,7 +138,7 @@ func (d *Detector) Forgive(credential uuid.UUID) {
 	s := d.shard(credential)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.all[credential]; p != nil {
+	if p := s.find(credential); p != nil {
 		p.flagged = p.cleared
 	}
 }
@@ -197,19 +150,25 @@ type Stored struct {
 }
 
 // Changed returns up to limit of the baselines that have changed since they were
-// returned last, and counts them as unchanged. Those that were not merged with
-// what is stored yet, or are of few calls, wait.
+// returned last, and counts them as unchanged. It goes on with the shard at which
+// it stopped, so that each has its turn, however many change all the time. Those
+// that were not merged with what is stored yet, or are of few calls, wait.
 func (d *Detector) Changed(limit int) (list []Stored) {
-	for i := range d.shards {
-		s := &d.shards[i]
+	first := d.stored.Load()
+	for i := range uint32(shards) {
+		d.stored.Store((first + i) % shards)
+		s := &d.shards[(first+i)%shards]
 		s.mu.Lock()
-		for p := s.oldest; p != nil && len(list) < limit; p = p.newer {
-			if p.changed && p.loaded {
+		for _, p := range s.all() {
+			if p.changed && p.loaded && len(list) < limit {
 				p.changed = false
 				list = append(list, Stored{Credential{p.tenant, p.credential}, p.base.document()})
 			}
 		}
 		s.mu.Unlock()
+		if len(list) >= limit {
+			break
+		}
 	}
 	return list
 }
@@ -219,18 +178,10 @@ func (d *Detector) Unstored(credential uuid.UUID) {
 	s := d.shard(credential)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.all[credential]; p != nil {
+	if p := s.find(credential); p != nil {
 		p.changed = true
 	}
 }
 
 // Len returns how many credentials are watched.
-func (d *Detector) Len() (n int) {
-	for i := range d.shards {
-		s := &d.shards[i]
-		s.mu.Lock()
-		n += len(s.all)
-		s.mu.Unlock()
-	}
-	return n
-}
+func (d *Detector) Len() int { return int(d.kept.Load()) }

@@ -39,6 +39,14 @@
 // signal. Signals of one group do not: servers move, tools are changed, and jobs
 // do by night what nobody does by day.
 //
+// Beside that, what is rare of the few calls of a stranger is added up, each
+// thing against the part of the credential's own half minutes that have it: see
+// evidence. It takes five calls where several rare things come together, is
+// never made by one of them alone, and tells what it consists of.
+//
+// What starts in a new network has unusual first calls. Of software that is known
+// they are not judged before there are enough for each new network.
+//
 // A credential that is younger than a day here, or has made few calls, is only
 // told of for gross signals, and as not learnt: nothing should be done to it.
 //
@@ -52,7 +60,8 @@
 //
 // Profiles are learnt by each API node from the calls that it serves, and
 // stored and read by all. Two of one credential are merged by the larger of each
-// number after both were brought to the same time: merging twice changes
+// number, and the frequencies of the one that knows more halves, after both were
+// brought to the same time: merging twice changes
 // nothing, and as it is shares that are compared, a part of the traffic is as
 // good as all of it. A thief whose calls are spread over many nodes has to make
 // the fewest that a signal needs on one of them.
@@ -62,8 +71,10 @@
 // It keeps no addresses and no names. It decides nothing: the service's policy
 // says what follows of a flag. Everything is a function of what it is given; it
 // has no clock, no randomness and no goroutine. The memory is bounded: at most
-// MaxCredentials are kept, of which the one goes that has not called for longest.
+// MaxCredentials are kept, and one for each shard; of the shard of a new one, that
+// goes which has not called for longest.
 //
-// What a call pays is Observe: one lock of a 256th of the credentials, a map
-// look-up and a few counters, no allocation.
+// What a call pays is Observe: one lock of a 256th of the credentials, a look-up
+// in an index and a few counters of the first 256 bytes of a profile, no
+// allocation.
 package abuse

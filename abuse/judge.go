@@ -116,6 +116,9 @@ func (p *profile) window() window {
 	w.away += b.away
 	w.odd += b.odd
 	w.both += b.both
+	for i, n := range b.oddKinds {
+		w.oddKinds[i] += min(n, math.MaxUint16-w.oddKinds[i])
+	}
 	w.unknown |= b.unknown
 	return w
 }
@@ -141,7 +144,7 @@ func (p *profile) entropy() float32 {
 		all := float64(w.all.n)
 		var h float64
 		for i := range w.networks {
-			if n := float64(w.networks[i].calls); n > 0 {
+			if n := float64(w.networks[i].calls()); n > 0 {
 				h -= n / all * math.Log2(n/all)
 			}
 		}
@@ -224,7 +227,7 @@ func (p *profile) measure(w *window, learnt bool) (m measures) {
 func (p *profile) judge(now int64, crowd float32) *Flag {
 	p.turn(now)
 	w := p.window()
-	if w.all.n < fewCalls {
+	if w.all.n < fewStrange {
 		return nil
 	}
 	learnt := p.base.learnt(now)
@@ -239,8 +242,13 @@ func (p *profile) judge(now int64, crowd float32) *Flag {
 		m[retries] = 0
 	}
 	signals, enough := p.signals(&w, &m, learnt)
+	if e := p.weigh(&w, now); !enough && learnt && e.sum() >= enoughEvidence {
+		signals, enough = e.readings(&w, &m, &p.base.peaks), true
+	}
 	if !enough {
-		p.now.note(&w, &m)
+		if w.all.n >= fewCalls {
+			p.now.note(&w, &m)
+		}
 		return nil
 	}
 	// The node that cleared it last may be ahead in time.
@@ -273,11 +281,13 @@ func (p *profile) signals(w *window, m *measures, learnt bool) (list []kms.Abuse
 func (p *profile) tells(i measure, w *window) bool {
 	switch i {
 	case newNetworks:
-		return w.away >= fewCalls
+		return w.away >= fewCalls && (w.elsewhere() || p.base.often.rare(p.base.often.networks) >= littleRare)
 	case newClient:
 		return w.odd >= fewCalls
-	case mixAll, sizeAll, mixStrangers, sizeStrangers:
-		return p.base.windows >= fewWindows
+	case mixAll, sizeAll:
+		return p.base.windows >= fewWindows && !(w.odd < fewStrange && w.away > 0 && w.away < p.fewest(w, fewCalls))
+	case mixStrangers, sizeStrangers:
+		return p.base.windows >= fewWindows && w.strangers.n >= p.fewest(w, fewCalls)
 	}
 	return true
 }

@@ -19,6 +19,10 @@ const (
 	// move again.
 	noveltyLife = 24 * time.Hour
 
+	// decayStep is how often weights are decayed: what comes in between is counted
+	// as at its beginning, which is wrong by less than a thousandth.
+	decayStep = 10 * time.Minute
+
 	// probation is for how long what is new is not known yet.
 	probation = 6 * time.Hour
 
@@ -40,21 +44,21 @@ const (
 	halfClients  = 4
 )
 
-// profile is what is known of a credential. Its shard's lock guards it. It is
-// at most 1,792 bytes, the size class below 2 KiB, so that with its place in the
-// map it is within 2 KiB.
+// profile is what is known of a credential. Its shard's lock guards it. A
+// chunk of them is of a size class of 1,792 bytes each, so that with its place in
+// the shard one is within 2 KiB. What each call reads and writes comes first, in four
+// lines of 64 bytes, and has no pointers.
 type profile struct {
-	tenant, credential uuid.UUID
-	newer, older       *profile // in the order of their last calls
+	credential, tenant uuid.UUID
 
-	base     baseline
-	changed  bool // since it was last taken to be stored
-	loaded   bool // what is stored was merged
-	flagged  int64
-	cleared  int64 // that was acted on
-	until    int64 // ns to which the last Retry-After lasts
-	last     int64 // ns of the last call
+	flagged int64
+	cleared int64 // that was acted on
+	until   int64 // ns to which the last Retry-After lasts
+	changed bool  // since it was last taken to be stored
+	loaded  bool  // what is stored was merged
+
 	now      window
+	base     baseline
 	before   window
 	suspects measures // the highest under the open flag
 	sample   sample
@@ -73,38 +77,62 @@ type baseline struct {
 	peaks    measures // the highest, decayed
 	busiest  float32  // the most calls in a window, decayed
 	windows  float32  // with enough calls that were learnt, one each half minute, decayed
+	often    frequencies
 }
 
 // seen is a network or client that called.
 type seen struct {
-	hash    uint32 // 0: free
-	weight  float32
-	since   uint32 // minutes since 1970; 0: since before the profile was learnt
-	suspect bool   // it came under an open flag
+	hash   uint32 // 0: free
+	weight float32
+	mark   uint32 // see seenAt
 }
+
+// suspectMark is the bit of a mark that says that it came under an open flag.
+const suspectMark = 1 << 31
+
+// seenAt makes an entry of something that was first met at a minute since 1970,
+// below 2^31; 0: before the profile was learnt.
+func seenAt(hash uint32, weight float32, since uint32, suspect bool) seen {
+	s := seen{hash, weight, since &^ suspectMark}
+	if suspect {
+		s.mark |= suspectMark
+	}
+	return s
+}
+
+func (s *seen) suspect() bool { return s.mark&suspectMark != 0 }
+
+func (s *seen) since() uint32 { return s.mark &^ suspectMark }
 
 // window is half a minute of calls.
 type window struct {
 	period    int64 // of half minutes since 1970; 0: none
-	all       calls
-	strangers calls
-	away      uint32 // strangers' calls from networks that are not known
-	odd       uint32 // calls of clients whose name is not known
-	both      uint32 // of those, from networks that are not known
-	unknown   uint64 // a bit for a network that is not known: see distinct
-	networks  [halfNetworks]counted
 	clients   [halfClients]counted
-	others    uint32 // calls of networks that have no place
-	most      uint32 // calls that a window with this half was judged by
+	all       calls
+	networks  [halfNetworks]counted
+	strangers calls
+	away      uint32             // strangers' calls from networks that are not known
+	odd       uint32             // calls of clients whose name is not known
+	both      uint32             // of those, from networks that are not known
+	oddKinds  [operations]uint16 // of odd, as far as they fit
+	unknown   uint64             // a bit for a network that is not known: see distinct
+	others    uint32             // calls of networks that have no place
+	most      uint32             // calls that a window with this half was judged by
 	measured  measures
 }
 
-// counted is a network or client of a window.
+// counted is a network or client of a window. Of count the upper two bits are
+// what is known of it, and the others its calls.
 type counted struct {
 	hash  uint32 // 0: free
-	calls uint32
-	state uint32 // of what is known of it: see stateOf
+	count uint32
 }
+
+const stateBits = 30
+
+func (c *counted) calls() uint32 { return c.count & (1<<stateBits - 1) }
+
+func (c *counted) state() uint32 { return c.count >> stateBits }
 
 // What is known of a network or client.
 const (
@@ -186,7 +214,7 @@ func (b *baseline) learnt(now int64) bool {
 
 // known tells whether an entry is of something known.
 func (s *seen) known(minute uint32) bool {
-	return !s.suspect && (s.since == 0 || minute-s.since >= uint32(probation/time.Minute))
+	return !s.suspect() && (s.since() == 0 || minute-s.since() >= uint32(probation/time.Minute))
 }
 
 // network tells what is known of a network.
@@ -220,13 +248,11 @@ func (b *baseline) client(c Client, minute uint32) uint32 {
 	return state
 }
 
-// observe counts a call.
-func (p *profile) observe(o *Observation) {
-	at := o.At.UnixNano()
+// observe counts a call at a time in ns.
+func (p *profile) observe(o *Observation, at int64) {
 	if p.base.born == 0 {
 		p.base.born, p.base.at = at, at
 	}
-	p.last = max(p.last, at)
 	p.standing(o)
 	p.turn(at)
 	early := uint32(0)
@@ -242,6 +268,9 @@ func (p *profile) observe(o *Observation) {
 	client := p.meetClient(w, o.Client)
 	if client == stateNew {
 		w.odd++
+		if n := &w.oddKinds[o.Operation%operations]; *n < math.MaxUint16 {
+			*n++
+		}
 	}
 	if network == stateNew {
 		w.away++
@@ -290,8 +319,8 @@ func (p *profile) adopt() {
 	b := &p.base
 	for _, table := range [][]seen{b.networks[:], b.clients[:]} {
 		for i := range table {
-			if s := &table[i]; s.suspect {
-				s.suspect, s.since = false, 0
+			if s := &table[i]; s.suspect() {
+				s.mark = 0
 			}
 		}
 	}
@@ -308,11 +337,11 @@ func (p *profile) meetNetwork(w *window, hash uint32) uint32 {
 		c := &w.networks[i]
 		switch c.hash {
 		case hash:
-			c.calls++
-			return c.state
+			c.count++
+			return c.state()
 		case 0:
-			*c = counted{hash, 1, p.base.network(hash, minutesOf(w.period*half))}
-			return c.state
+			*c = counted{hash, 1 | p.base.network(hash, minutesOf(w.period*half))<<stateBits}
+			return c.state()
 		}
 	}
 	w.others++
@@ -325,11 +354,11 @@ func (p *profile) meetClient(w *window, client Client) uint32 {
 		c := &w.clients[i]
 		switch c.hash {
 		case hash:
-			c.calls++
-			return c.state
+			c.count++
+			return c.state()
 		case 0:
-			*c = counted{hash, 1, p.base.client(client, minutesOf(w.period*half))}
-			return c.state
+			*c = counted{hash, 1 | p.base.client(client, minutesOf(w.period*half))<<stateBits}
+			return c.state()
 		}
 	}
 	return p.base.client(client, minutesOf(w.period*half))
@@ -362,7 +391,9 @@ func (p *profile) learn(w *window) {
 	}
 	b := &p.base
 	at := (w.period + 1) * half
-	b.decay(at)
+	if at-b.at >= int64(decayStep) {
+		b.decay(at)
+	}
 	p.changed = true
 	suspect, since := p.open(), minutesOf(w.period*half)
 	if !b.learnt(at) {
@@ -391,6 +422,7 @@ func (p *profile) learn(w *window) {
 		}
 	}
 	b.getUsedTo(w, at)
+	b.often.learn(w, at-b.born)
 	for i, n := range w.all.kinds {
 		b.kinds[i] += float32(n)
 	}
@@ -404,12 +436,12 @@ func meet(table []seen, c *counted, since uint32, suspect bool) {
 	for i := range table {
 		s := &table[i]
 		if s.hash == c.hash {
-			if !suspect || s.suspect {
-				s.weight += float32(c.calls)
+			if !suspect || s.suspect() {
+				s.weight += float32(c.calls())
 			}
 			return
 		}
-		if suspect && s.hash != 0 && !s.suspect {
+		if suspect && s.hash != 0 && !s.suspect() {
 			continue
 		}
 		if least < 0 || s.hash == 0 && table[least].hash != 0 || (s.hash == 0) == (table[least].hash == 0) && s.weight < table[least].weight {
@@ -417,7 +449,7 @@ func meet(table []seen, c *counted, since uint32, suspect bool) {
 		}
 	}
 	if least >= 0 {
-		table[least] = seen{c.hash, float32(c.calls), since, suspect}
+		table[least] = seenAt(c.hash, float32(c.calls()), since, suspect)
 	}
 }
 
@@ -444,6 +476,7 @@ func (b *baseline) decay(to int64) {
 	for i := range b.peaks {
 		b.peaks[i] *= f
 	}
+	b.often.decay(f)
 	novelty := float32(math.Pow(float64(f), float64(halfLife/noveltyLife)-1))
 	b.peaks[newNetworks] *= novelty
 	b.peaks[newClient] *= novelty

@@ -23,6 +23,7 @@ type sender struct {
 	from time.Time
 	n    int // calls so far in the slot
 	all  int
+	of   *actor // whose changes its calls follow; nil: nobody's
 }
 
 // call makes a call.
@@ -32,6 +33,9 @@ func (s *sender) call(network uint32, client Client, op Operation, size uint8) {
 
 func (s *sender) ends(network uint32, client Client, op Operation, size uint8, outcome Outcome, retry time.Duration) {
 	s.o.At = s.from.Add(time.Duration(s.n) * time.Millisecond)
+	if s.of != nil {
+		network, client, op = s.of.changes.apply(s, network, client, op)
+	}
 	s.o.Network, s.o.Client, s.o.Operation, s.o.Size, s.o.Outcome, s.o.RetryAfter = network, client, op, size, outcome, retry
 	s.d.Observe(&s.o)
 	s.n++
@@ -51,6 +55,7 @@ type actor struct {
 	upgrade      time.Time
 	rate         float64 // calls a slot
 	state        int
+	changes      changes
 }
 
 func (a *actor) software(at time.Time) Client {
@@ -157,6 +162,10 @@ func fleet(a *actor, s *sender, at time.Time) {
 func batch(a *actor, s *sender, at time.Time) {
 	minute := at.Hour()*60 + at.Minute()
 	switch {
+	case a.changes.monthEnd && at.Day() == 7 && minute >= 100 && minute < 240:
+		for range poisson(s.rng, a.rate*6) {
+			s.call(a.networks[0], a.software(at), weighted(s.rng, int(opReencrypt), 80, int(opManage), 10, int(opReport), 10), uint8(8+s.rng.IntN(8)))
+		}
 	case minute >= 60 && minute < 100:
 		for range poisson(s.rng, a.rate*6) {
 			a.through(s, at, a.networks[0], weighted(s.rng, int(opEncrypt), 95, int(opDataKey), 5), uint8(14+s.rng.IntN(6)), 0.2)
@@ -173,12 +182,18 @@ func batch(a *actor, s *sender, at time.Time) {
 // human works in sessions on weekdays, from the office, from home and, some days,
 // from the way; what he does differs by the session.
 func human(a *actor, s *sender, at time.Time) {
-	if !weekday(at) || at.Hour() < 8 || at.Hour() >= 19 {
+	late := a.changes.late && at.Hour() < 4
+	if !weekday(at) || (at.Hour() < 8 || at.Hour() >= 19) && !late {
+		a.state = 0
 		return
 	}
 	if a.state == 0 {
 		if s.rng.Float64() < 1.0/500 { // a session
-			a.state = 1 + s.rng.IntN(12)<<4 + s.rng.IntN(4)
+			work := s.rng.IntN(4)
+			if s.rng.IntN(20) == 0 { // what is done once in two weeks
+				work = 4 + s.rng.IntN(3)
+			}
+			a.state = 1<<8 + s.rng.IntN(12)<<4 + work
 		}
 		return
 	}
@@ -187,7 +202,7 @@ func human(a *actor, s *sender, at time.Time) {
 		return
 	}
 	place := a.networks[at.Weekday()%2]
-	if a.state>>4 == 0 { // on the way
+	if a.state>>4&15 == 0 || a.changes.roams { // on the way
 		place = uint32(mix(uint64(at.YearDay())<<32 ^ uint64(a.networks[0])))
 	}
 	works := [][]int{
@@ -195,6 +210,9 @@ func human(a *actor, s *sender, at time.Time) {
 		{int(opSign), 70, int(opRead), 30},
 		{int(opCreate), 20, int(opManage), 40, int(opRead), 40},
 		{int(opEncrypt), 45, int(opDecrypt), 45, int(opRead), 10},
+		{int(opAudit), 80, int(opRead), 20},
+		{int(opDestroy), 30, int(opManage), 30, int(opList), 40},
+		{int(opWrap), 40, int(opUnwrap), 20, int(opCreate), 40},
 	}
 	n := poisson(s.rng, 0.8)
 	if s.rng.Float64() < 0.01 { // a loop in a shell
@@ -205,7 +223,7 @@ func human(a *actor, s *sender, at time.Time) {
 		if s.rng.Float64() < 0.05 {
 			outcome = Denied
 		}
-		s.ends(place, a.software(at), weighted(s.rng, works[a.state&3]...), uint8(5+s.rng.IntN(8)), outcome, 0)
+		s.ends(place, a.software(at), weighted(s.rng, works[a.state&7]...), uint8(5+s.rng.IntN(8)), outcome, 0)
 	}
 }
 
@@ -275,11 +293,13 @@ func population(d *Detector, n int, seed uint64) []*actor {
 				if rng.IntN(50) == 0 { // other software altogether, once a year
 					a.next = ClientOf(replace(pick(rng, agents), 9) + " rewritten")
 				}
+				replaced := a.next.name() != a.client.name()
 				a.upgrade = monday.Add(24*time.Hour + time.Duration(rng.IntN(6*24*60))*time.Minute)
 				if k.name == "server" && rng.IntN(10) > 0 {
 					a.state = 1 // does not move
 				}
-				a.send = sender{d: d, rng: rand.New(rand.NewPCG(seed, uint64(len(list)))), o: Observation{Tenant: a.id.Tenant, Credential: a.id.Credential}}
+				a.change(rand.New(rand.NewPCG(seed, 1<<32+uint64(len(list)))), replaced)
+				a.send = sender{d: d, of: a, rng: rand.New(rand.NewPCG(seed, uint64(len(list)))), o: Observation{Tenant: a.id.Tenant, Credential: a.id.Credential}}
 				list = append(list, a)
 			}
 		}
@@ -304,6 +324,7 @@ func replace(agent string, minor int) string {
 func pass(d *Detector, actors []*actor, at time.Time) []Flag {
 	for _, a := range actors {
 		a.send.from, a.send.n = at, 0
+		a.starts(&a.send, at)
 		a.slot(a, &a.send, at)
 	}
 	for {

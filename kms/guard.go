@@ -18,11 +18,15 @@ const (
 	AbuseSize       AbuseSignal = "payload_size"
 	AbuseDenials    AbuseSignal = "denials"
 	AbuseRetries    AbuseSignal = "retries"
+	AbuseRare       AbuseSignal = "rare_operation"
+	AbuseHour       AbuseSignal = "unusual_hour"
+	AbuseTogether   AbuseSignal = "coincidence"
 )
 
 // AbuseSignals returns every signal.
 func AbuseSignals() []AbuseSignal {
-	return []AbuseSignal{AbuseNetworks, AbuseAddresses, AbuseClient, AbuseOperations, AbuseSize, AbuseDenials, AbuseRetries}
+	return []AbuseSignal{AbuseNetworks, AbuseAddresses, AbuseClient, AbuseOperations, AbuseSize, AbuseDenials, AbuseRetries,
+		AbuseRare, AbuseHour, AbuseTogether}
 }
 
 // AbuseReading is what was measured of a signal. Value and Usual, the highest
@@ -34,7 +38,7 @@ type AbuseReading struct {
 }
 
 // MaxAbuseReadings bounds the readings of a flag: one for each signal.
-const MaxAbuseReadings = 7
+const MaxAbuseReadings = 10
 
 // Reason explains the reading in the table of reasons.
 func (r *AbuseReading) Reason() Reason {
@@ -54,6 +58,9 @@ var abuseReasons = map[AbuseSignal]struct {
 	AbuseSize:       {"ABUSE_SIZE", power},
 	AbuseDenials:    {"ABUSE_DENIALS", same},
 	AbuseRetries:    {"ABUSE_RETRIES", same},
+	AbuseRare:       {"ABUSE_RARE_OPERATION", power},
+	AbuseHour:       {"ABUSE_UNUSUAL_HOUR", same},
+	AbuseTogether:   {"ABUSE_COINCIDENCE", power},
 }
 
 func same(n int64) int64  { return n }

@@ -128,6 +128,9 @@ var reasons = []ReasonInfo{
 	{"ABUSE_SIZE", UnitTimes, "the sizes of what was sent differed {need} times from the usual ones, of {limit} times at most before", adviceTheft},
 	{"ABUSE_DENIALS", UnitThousandths, "{need} of the calls were denied, of {limit} at most before", adviceTheft},
 	{"ABUSE_RETRIES", UnitThousandths, "{need} of the calls came before their Retry-After was over, of {limit} at most before", adviceTheft},
+	{"ABUSE_RARE_OPERATION", UnitTimes, "operations of a kind came that the credential calls in one of {need} half minutes", adviceTheft},
+	{"ABUSE_UNUSUAL_HOUR", UnitThousandths, "{need} of the usual calls come at this time of the week, and would {limit} at any", adviceTheft},
+	{"ABUSE_COINCIDENCE", UnitTimes, "what is unusual comes together by chance in one of {need} half minutes, where {limit} is the line", adviceTheft},
 	{ReasonWaitExceeded, UnitTime, "no slot became free in the {limit} that the request may wait", "come back when Retry-After says, or allow a longer wait"},
 }
 
