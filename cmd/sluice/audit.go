@@ -91,7 +91,7 @@ fault.`,
 	journalFlag(c, &v.dir)
 	c.Flags().StringVar(&v.head, "expect-head", "", "chain hash of a record that the journal must hold, hexadecimal")
 	c.Flags().Uint64Var(&v.sequence, "expect-sequence", 0, "sequence of that record")
-	c.Flags().BoolVar(&v.running, "running", false, "accept an incomplete last record and an unsigned tail, as a service that runs or has crashed leaves")
+	c.Flags().BoolVar(&v.running, "running", false, "accept an incomplete last record, zeros behind it and an unsigned tail, as a service that runs or has crashed leaves")
 	c.Flags().StringVar(&v.publicKey, "public-key", "", "file with the public keys that signed the heads, PEM")
 	c.Flags().StringArrayVar(&v.heads, "heads", nil, "file with signed heads that were kept elsewhere; may be repeated")
 	c.Flags().StringVar(&v.config, "config", "", "configuration of the service in whose database heads are anchored, YAML")
