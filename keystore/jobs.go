@@ -42,6 +42,23 @@ func (s *Store) Job(ctx context.Context, tenant, id uuid.UUID) (*kms.Job, error)
 	return j, nil
 }
 
+// JobByClaim implements kms.Jobs.
+func (s *Store) JobByClaim(ctx context.Context, tenant uuid.UUID, claim [32]byte) (*kms.Job, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.driver.JobByClaim(ctx, JobByClaimParams{tenant, claim[:]})
+	if err != nil {
+		return nil, translate(err)
+	}
+	j, err := decodeJob(c, tenant, row, nil)
+	if err != nil {
+		return nil, s.decoded(err)
+	}
+	return j, nil
+}
+
 // ListJobs implements kms.Jobs. Damaged ones are reported to the log and left
 // out.
 func (s *Store) ListJobs(ctx context.Context, tenant, credential uuid.UUID, page kms.Page) ([]*kms.Job, string, error) {
@@ -75,7 +92,11 @@ func (s *Store) UpdateJob(ctx context.Context, j *kms.Job) error {
 	if err != nil {
 		return err
 	}
-	return translate(s.driver.UpdateJob(ctx, UpdateJobParams{record}))
+	var claim []byte
+	if j.Claim != ([32]byte{}) {
+		claim = j.Claim[:]
+	}
+	return translate(s.driver.UpdateJob(ctx, UpdateJobParams{record, claim}))
 }
 
 func (s *Store) jobRecord(j *kms.Job) (record JobRecord, err error) {

@@ -19,8 +19,16 @@ type (
 		// Most is how many the tenant may have that are not over.
 		Most int
 	}
-	UpdateJobParams struct{ Job JobRecord }
-	DelayJobParams  struct {
+	UpdateJobParams struct {
+		Job JobRecord
+		// Claim is set with the update; nil: it stays.
+		Claim []byte
+	}
+	JobByClaimParams struct {
+		Tenant uuid.UUID
+		Claim  []byte
+	}
+	DelayJobParams struct {
 		JobParams
 		Due   Timestamp
 		Waits string

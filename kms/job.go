@@ -117,6 +117,10 @@ type Job struct {
 	Reason   string
 	Revision uint64 // grows by one with every change, from 1
 
+	// Claim is written with UpdateJob, not read: what an Idempotency-Key stands for
+	// (see jobClaim); zeros: it has none, or keeps what it has.
+	Claim [32]byte
+
 	// Due and Waits change without the revision: before when no item is run,
 	// and the code of what that waits for. Nothing else is decided by them.
 	Due   time.Time
@@ -185,8 +189,11 @@ type Jobs interface {
 	// ListJobs returns a page of a tenant's jobs in the order in which they were
 	// made; of a credential's, if that is not zero.
 	ListJobs(ctx context.Context, tenant, credential uuid.UUID, page Page) ([]*Job, string, error)
+	// JobByClaim returns the job that was stored with a claim.
+	JobByClaim(ctx context.Context, tenant uuid.UUID, claim [32]byte) (*Job, error)
 	// UpdateJob stores the state that follows the revision before j's;
-	// KindPreconditionFailed when that is not the present one.
+	// KindPreconditionFailed when that is not the present one, KindConflict when
+	// another job of the tenant has the claim.
 	UpdateJob(ctx context.Context, j *Job) error
 	// DelayJob has a job's items wait; a missing one is none to delay.
 	DelayJob(ctx context.Context, tenant, id uuid.UUID, until time.Time, why string) error
