@@ -32,7 +32,7 @@ func (m *memory) CreateJob(_ context.Context, j *kms.Job) error {
 	}
 	unfinished := 0
 	for id, other := range m.work.jobs {
-		if id.Tenant == j.Tenant && !other.State.Ended() {
+		if id.Tenant == j.Tenant && !other.State.Ended() && (other.State != kms.JobReceiving || other.Expires.After(j.Created)) {
 			unfinished++
 		}
 	}

@@ -18,7 +18,7 @@ func (s *Store) CreateJob(ctx context.Context, j *kms.Job) error {
 	if err != nil {
 		return err
 	}
-	err = s.driver.InsertJob(ctx, InsertJobParams{Job: record, Most: kms.MaxUnfinishedJobs})
+	err = s.driver.InsertJob(ctx, InsertJobParams{Job: record, Most: kms.MaxUnfinishedJobs, Now: timestamp(s.now())})
 	if errors.Is(err, ErrStale) {
 		return kms.Errorf(kms.KindConflict, "the tenant has %d jobs that are not over already", kms.MaxUnfinishedJobs)
 	}

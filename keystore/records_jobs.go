@@ -16,8 +16,10 @@ type (
 	}
 	InsertJobParams struct {
 		Job JobRecord
-		// Most is how many the tenant may have that are not over.
+		// Most is how many the tenant may have that are not over: of those that are
+		// RECEIVING the ones count that have not expired at Now.
 		Most int
+		Now  Timestamp
 	}
 	UpdateJobParams struct {
 		Job JobRecord

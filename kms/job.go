@@ -84,6 +84,12 @@ const (
 	// items may take to come in.
 	JobLifetime    = 7 * 24 * time.Hour
 	JobReceiveTime = time.Hour
+	// JobReceiveLease is for how long a job that is RECEIVING has a place among
+	// those, unless that is renewed as items come in, every jobReceiveRenewal: what
+	// a process that was killed was taking in is soon forgotten. A client may pause
+	// for half of it.
+	JobReceiveLease   = time.Minute
+	jobReceiveRenewal = JobReceiveLease / 4
 	// DefaultJobRetain is how long a job that is over is kept, and MaxJobRetain
 	// the longest.
 	DefaultJobRetain = 24 * time.Hour
@@ -182,8 +188,9 @@ type ChunkUpdate struct {
 // ErrNotFound. All methods are safe for concurrent use; other errors carry
 // KindStoreUnavailable.
 type Jobs interface {
-	// CreateJob: KindConflict when the tenant has MaxUnfinishedJobs. Of several at
-	// once, more than the last free places can be taken.
+	// CreateJob: KindConflict when the tenant has MaxUnfinishedJobs, of those that
+	// are RECEIVING such as have not expired. Of several at once, more than the last
+	// free places can be taken.
 	CreateJob(ctx context.Context, j *Job) error
 	Job(ctx context.Context, tenant, id uuid.UUID) (*Job, error)
 	// ListJobs returns a page of a tenant's jobs in the order in which they were

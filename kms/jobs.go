@@ -36,7 +36,7 @@ func (s *Service) BeginJob(ctx context.Context, t *Ticket, retain time.Duration)
 	}
 	now := s.clock()
 	j := &Job{ID: newID(), Tenant: t.By.Tenant.ID, Project: t.By.Project, Credential: t.By.Credential, State: JobReceiving, Created: now,
-		Retain: retain, Expires: now.Add(2 * JobReceiveTime), Due: now, Revision: 1}
+		Retain: retain, Expires: now.Add(JobReceiveLease), Due: now, Revision: 1}
 	t.Resource = j.ID.String()
 	if t.DryRun {
 		return &JobIntake{service: s, job: j, box: new(jobBox), digest: sha256.New(), ops: map[Op]int64{}, dry: true}, nil
@@ -71,6 +71,9 @@ func (i *JobIntake) Add(ctx context.Context, op Op, line []byte) error {
 			return err
 		}
 	}
+	if err := i.renew(ctx); err != nil {
+		return err
+	}
 	i.digest.Write(line)
 	i.digest.Write([]byte{'\n'})
 	i.lines = append(i.lines, append([]byte(nil), line...))
@@ -78,6 +81,21 @@ func (i *JobIntake) Add(ctx context.Context, op Op, line []byte) error {
 	i.ops[op]++
 	i.job.Items++
 	i.job.Bytes += int64(len(line)) + 1
+	return nil
+}
+
+// renew keeps the job's place.
+func (i *JobIntake) renew(ctx context.Context) error {
+	until := i.service.clock().Add(JobReceiveLease)
+	if i.dry || until.Sub(i.job.Expires) < jobReceiveRenewal {
+		return nil
+	}
+	next := *i.job
+	next.Expires, next.Revision = until, next.Revision+1
+	if err := i.service.jobs.UpdateJob(ctx, &next); err != nil {
+		return concurrently(err)
+	}
+	i.job.Expires, i.job.Revision = next.Expires, next.Revision
 	return nil
 }
 

@@ -16,7 +16,8 @@ const (
 		ORDER BY id LIMIT $4`
 	insertJob = `INSERT INTO jobs (tenant, id, credential, state, expires, document, revision, mac, mac_version, due, waits)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
-		WHERE (SELECT count(*) FROM jobs WHERE tenant = $1 AND state IN ('RECEIVING', 'RUNNING')) < $12`
+		WHERE (SELECT count(*) FROM jobs WHERE tenant = $1 AND state IN ('RECEIVING', 'RUNNING')
+			AND (state = 'RUNNING' OR expires > $13)) < $12`
 	selectJobByClaim = `SELECT ` + jobColumns + ` FROM jobs WHERE tenant = $1 AND claim = $2`
 	updateJob        = `UPDATE jobs SET state = $3, expires = $4, document = $5, revision = $6, mac = $7, mac_version = $8, claim = coalesce($9, claim)
 		WHERE tenant = $1 AND id = $2 AND revision = $6 - 1`
@@ -83,7 +84,7 @@ func (db *DB) InsertJob(ctx context.Context, p keystore.InsertJobParams) error {
 	r := &p.Job
 	return db.write(ctx, r.Tenant, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, insertJob, id(r.Tenant), id(r.ID), id(r.Credential), r.State, moment(r.Expires), r.Document,
-			r.Revision, r.Code.MAC, codeVersion(r.Code), moment(r.Due), r.Waits, p.Most)
+			r.Revision, r.Code.MAC, codeVersion(r.Code), moment(r.Due), r.Waits, p.Most, moment(p.Now))
 	})
 }
 

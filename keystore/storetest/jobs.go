@@ -209,6 +209,19 @@ func testJobBound(t *testing.T, e *env) {
 	}
 	e.job(t, tenant.ID)
 	e.job(t, e.tenant(t, "jobs-of-another").ID)
+	// What somebody was taking in who ended holds no place longer than it lasts.
+	left := e.tenant(t, "jobs-left")
+	for n := range kms.MaxUnfinishedJobs + 1 {
+		j := sampleJob(left.ID)
+		j.State, j.Submitted, j.Expires = kms.JobReceiving, time.Time{}, e.clock().Add(time.Second)
+		if n == 0 {
+			j.Expires = e.clock().Add(-time.Second)
+		}
+		if err := e.CreateJob(t.Context(), j); err != nil {
+			t.Errorf("job %d: %v", n, err)
+		}
+	}
+	wantKind(t, "more than may be received", e.CreateJob(t.Context(), sampleJob(left.ID)), kms.KindConflict)
 }
 
 func testJobList(t *testing.T, e *env) {
