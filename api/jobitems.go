@@ -48,17 +48,18 @@ func readItem(line []byte) (itemText, error) {
 
 var errItemShape = kms.Errorf(kms.KindMalformed, "must be one JSON object with op, key and the fields of the operation")
 
-// checkItem tells what is wrong with a line of a job before any item is run. The
-// line is changed.
-func (s *Server) checkItem(line []byte) error {
+// checkItem tells of what operation a line of a job is, or what is wrong with it,
+// before any item is run. The line is changed.
+func (s *Server) checkItem(line []byte) (kms.Op, error) {
 	item, err := readItem(line)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := item.check(s); err != nil {
-		return err
+		return "", err
 	}
-	return s.items[item.op].valid(item.body(line))
+	route := s.items[item.op]
+	return route.Op, route.valid(item.body(line))
 }
 
 // jobCalls are the items of a chunk as calls of their own routes.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -50,6 +51,48 @@ func (m *mortal) do(name string, call func() error) error {
 
 func (m *mortal) UpdateJob(ctx context.Context, j *kms.Job) error {
 	return m.do("UpdateJob to "+string(j.State), func() error { return m.memory.UpdateJob(ctx, j) })
+}
+
+func (m *mortal) CreateJob(ctx context.Context, j *kms.Job) error {
+	return m.do("CreateJob", func() error { return m.memory.CreateJob(ctx, j) })
+}
+
+func (m *mortal) AddChunk(ctx context.Context, c *kms.JobChunk) error {
+	return m.do("AddChunk", func() error { return m.memory.AddChunk(ctx, c) })
+}
+
+func (m *mortal) JobByClaim(ctx context.Context, tenant uuid.UUID, claim [32]byte) (j *kms.Job, err error) {
+	err = m.do("JobByClaim", func() error {
+		if j, err = m.memory.JobByClaim(ctx, tenant, claim); kms.KindOf(err) == kms.KindNotFound {
+			j, err = nil, nil
+		}
+		return err
+	})
+	if err == nil && j == nil {
+		err = kms.ErrNotFound
+	}
+	return j, err
+}
+
+func (m *mortal) JobProgress(ctx context.Context, tenant, id uuid.UUID) (p kms.JobProgress, err error) {
+	err = m.do("JobProgress", func() error { p, err = m.memory.JobProgress(ctx, tenant, id); return err })
+	return p, err
+}
+
+func (m *mortal) Begin(ctx context.Context, k kms.IdempotencyKey, fingerprint [32]byte) (r *kms.IdempotencyRecord, err error) {
+	err = m.do("Begin", func() error { r, err = m.memory.Begin(ctx, k, fingerprint); return err })
+	return r, err
+}
+
+func (m *mortal) Finish(ctx context.Context, k kms.IdempotencyKey, r kms.IdempotencyRecord) error {
+	return m.do("Finish", func() error { return m.memory.Finish(ctx, k, r) })
+}
+
+func (m *mortal) Record(ctx context.Context, e *kms.Entry) error {
+	if e.Op != kms.OpCreateJob {
+		return m.memory.Record(ctx, e)
+	}
+	return m.do("Record of the "+string(e.Phase), func() error { return m.memory.Record(ctx, e) })
 }
 
 func (m *mortal) DelayJob(ctx context.Context, tenant, id uuid.UUID, until time.Time, why string) error {
@@ -134,6 +177,93 @@ func TestAJobSurvivesDeathAtEveryStep(t *testing.T) {
 			t.Errorf("it never died at %s", name)
 		}
 	}
+}
+
+// TestAJobIsNeverTakenInTwice kills the process at each call of the store and the
+// journal that taking in a job makes, before it takes effect and after. The client
+// sends it again under its Idempotency-Key, at once and when the claim on the key
+// is over: there is one job, and that is the one that every answer names.
+func TestAJobIsNeverTakenInTwice(t *testing.T) {
+	m := &mortal{}
+	w := newWorkers(t, func(c *kms.Config) {
+		m.memory = c.Jobs.(*memory)
+		c.Jobs, c.Journal, c.Idempotency = m, m, m
+	})
+	m.arm(0, false)
+	names, committed := map[string]bool{}, 0
+	for at, lived := 1, false; !lived; at++ {
+		if at > 100 {
+			t.Fatal("the calls do not end")
+		}
+		for _, after := range []bool{false, true} {
+			before := w.submitted()
+			key, items := uuid.New().String(), encryptLines(700)
+			send := func() *answer { return w.send("POST", "/v1/jobs", w.acme.token, items, "Idempotency-Key", key) }
+			m.arm(at, after)
+			first := send()
+			name := m.revive()
+			names[name] = true
+			lived = lived || name == ""
+			made := w.submitted() - before
+			committed += made
+			if name != "" && made == 1 {
+				// It is there: the repetition need not wait for the claim.
+				if a := send(); a.status != 202 || a.header.Get("Idempotent-Replayed") != "true" {
+					t.Errorf("at once: %d %s", a.status, a.body)
+				}
+			}
+			w.endClaims()
+			second := w.must(202, "POST", "/v1/jobs", w.acme.token, items, "Idempotency-Key", key)
+			w.endClaims()
+			third := w.must(202, "POST", "/v1/jobs", w.acme.token, items, "Idempotency-Key", key)
+			if w.submitted() != before+1 || third.text("id") != second.text("id") || first.status == 202 && first.text("id") != second.text("id") {
+				t.Errorf("there are %d jobs: %s %s %s", w.submitted()-before, first.body, second.body, third.body)
+			}
+			if a := w.send("POST", "/v1/jobs", w.acme.token, encryptLines(1), "Idempotency-Key", key); a.status != 422 {
+				t.Errorf("other items: %d %s", a.status, a.body)
+			}
+			w.must(200, "DELETE", "/v1/jobs/"+second.text("id"), w.acme.token, "")
+			w.forgetJobs()
+			if t.Failed() {
+				t.Fatalf("it died at call %d, %s, after it took effect: %v", at, name, after)
+			}
+		}
+	}
+	for _, name := range []string{"CreateJob", "AddChunk", "Begin", "JobByClaim", "Record of the intent", "UpdateJob to RUNNING", "Record of the outcome", "Finish"} {
+		if !names[name] {
+			t.Errorf("it never died at %s: %v", name, names)
+		}
+	}
+	if committed < 4 {
+		t.Errorf("it died %d times with the job made", committed)
+	}
+}
+
+// submitted counts the jobs whose items have all come in.
+func (w *workers) submitted() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range w.work.jobs {
+		if j.State != kms.JobReceiving {
+			n++
+		}
+	}
+	return n
+}
+
+// endClaims lets the time of all claims on keys pass that are in flight.
+func (w *workers) endClaims() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.claims, func(_ kms.IdempotencyKey, c *claim) bool { return c.record == nil })
+}
+
+// forgetJobs removes what a process that died has left of jobs.
+func (w *workers) forgetJobs() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.work.jobs)
+	clear(w.work.chunks)
 }
 
 // overOr waits until the process has died or the job is over, and tells which. The

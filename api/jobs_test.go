@@ -506,6 +506,42 @@ func TestATenantHasABoundedNumberOfJobs(t *testing.T) {
 	w.must(202, "POST", "/v1/jobs", w.rival.token, `{"op":"random","bytes":1}`)
 }
 
+// What a killed process was taking in holds its place for a minute, and a client
+// that sends slowly keeps its own.
+func TestAJobThatIsNoLongerTakenInHoldsNoPlace(t *testing.T) {
+	var shift atomic.Int64
+	w := newWorkers(t, func(c *kms.Config) {
+		c.Clock = func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
+	})
+	by := &kms.Principal{Tenant: w.tenants[uuid.MustParse(w.acme.id)], Project: kms.DefaultProject, Credential: uuid.NewV7()}
+	begin := func() (*kms.JobIntake, error) {
+		return w.service.BeginJob(t.Context(), &kms.Ticket{By: by, RequestID: uuid.NewV7()}, 0)
+	}
+	slow, err := begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range kms.MaxUnfinishedJobs - 1 {
+		if _, err := begin(); err != nil { // and it is killed
+			t.Fatal(err)
+		}
+	}
+	if _, err := begin(); kms.KindOf(err) != kms.KindConflict {
+		t.Errorf("one more: %v", err)
+	}
+	for range 4 {
+		shift.Add(int64(kms.JobReceiveLease / 3))
+		if err := slow.Add(t.Context(), kms.OpRandom, []byte(`{"op":"random","bytes":1}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range kms.MaxUnfinishedJobs {
+		if _, err := begin(); (err == nil) != (n < kms.MaxUnfinishedJobs-1) {
+			t.Errorf("job %d beside the slow one: %v", n, err)
+		}
+	}
+}
+
 func TestRefusedBulkWorkIsPointedToJobs(t *testing.T) {
 	w := newWorkers(t)
 	const link = `</v1/jobs>; rel="alternate"`

@@ -15,10 +15,11 @@ import (
 type jobBook struct {
 	jobs   map[kms.JobID]*kms.Job
 	chunks map[kms.JobID][]*kms.JobChunk
+	claims map[[32]byte]kms.JobID
 }
 
 func newJobBook() jobBook {
-	return jobBook{map[kms.JobID]*kms.Job{}, map[kms.JobID][]*kms.JobChunk{}}
+	return jobBook{map[kms.JobID]*kms.Job{}, map[kms.JobID][]*kms.JobChunk{}, map[[32]byte]kms.JobID{}}
 }
 
 var errJobRevision = kms.Errorf(kms.KindPreconditionFailed, "the revision is another")
@@ -31,7 +32,7 @@ func (m *memory) CreateJob(_ context.Context, j *kms.Job) error {
 	}
 	unfinished := 0
 	for id, other := range m.work.jobs {
-		if id.Tenant == j.Tenant && !other.State.Ended() {
+		if id.Tenant == j.Tenant && !other.State.Ended() && (other.State != kms.JobReceiving || other.Expires.After(j.Created)) {
 			unfinished++
 		}
 	}
@@ -47,6 +48,19 @@ func (m *memory) Job(_ context.Context, tenant, id uuid.UUID) (*kms.Job, error) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if j := m.work.jobs[kms.JobID{Tenant: tenant, Job: id}]; j != nil {
+		found := *j
+		return &found, nil
+	}
+	return nil, kms.ErrNotFound
+}
+
+func (m *memory) JobByClaim(_ context.Context, tenant uuid.UUID, claim [32]byte) (*kms.Job, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.storeFault != nil {
+		return nil, m.storeFault
+	}
+	if j := m.work.jobs[m.work.claims[claim]]; j != nil && j.Tenant == tenant {
 		found := *j
 		return &found, nil
 	}
@@ -73,6 +87,12 @@ func (m *memory) UpdateJob(_ context.Context, j *kms.Job) error {
 	was := m.work.jobs[id]
 	if was == nil || was.Revision != j.Revision-1 {
 		return errJobRevision
+	}
+	if j.Claim != ([32]byte{}) {
+		if other := m.work.claims[j.Claim]; m.work.jobs[other] != nil && other != id {
+			return kms.Errorf(kms.KindConflict, "another job has the claim")
+		}
+		m.work.claims[j.Claim] = id
 	}
 	next := *j
 	next.Due, next.Waits = was.Due, was.Waits

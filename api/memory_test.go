@@ -396,7 +396,8 @@ func (m *memory) RecordAll(ctx context.Context, entries []*kms.Entry) []error {
 	return errs
 }
 
-func (m *memory) Request(*kms.Ticket, error) {}
+func (m *memory) Request(*kms.Ticket, error)           {}
+func (m *memory) JobSubmitted(*kms.Ticket, kms.JobMix) {}
 
 // outcomes returns the journal's outcomes since the last call.
 func (m *memory) outcomes() []kms.Entry {

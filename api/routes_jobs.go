@@ -75,7 +75,7 @@ func submitJob(r Route) Route {
 			intake.Abandon(c.context)
 			return nil, err
 		}
-		claim, record, err := c.claimRequest(digest[:])
+		claim, key, record, err := c.claimJob(digest)
 		if err != nil || record != nil {
 			intake.Abandon(c.context)
 		}
@@ -86,7 +86,7 @@ func submitJob(r Route) Route {
 			out, err := replayJob(c, record.Resource)
 			return c.answer(out, c.replayed(record, err))
 		}
-		status, err := c.service.SubmitJob(c.context, &c.ticket, intake)
+		status, err := c.service.SubmitJob(c.context, &c.ticket, intake, key)
 		if claim != nil {
 			c.conclude(claim, err)
 		}
@@ -103,6 +103,31 @@ func submitJob(r Route) Route {
 		return c.answer(&JobResponse{jobOf(status), c.charge()}, nil)
 	}
 	return r
+}
+
+// claimJob is claimRequest of a job with a digest of its items, and returns the
+// key. A job that the key stands for already is as good as a record: whoever made
+// it may have ended before the claim did.
+func (c *call) claimJob(digest [32]byte) (claim *kms.Claim, key string, record *kms.IdempotencyRecord, err error) {
+	claim, record, err = c.claimRequest(digest[:])
+	if claim == nil && (err == nil || kms.KindOf(err) != kms.KindConflict) {
+		return nil, "", record, err
+	}
+	key = c.request.Header.Get(headerIdempotency)
+	job, missing := c.service.JobOfKey(c.context, c.ticket.By, key, digest)
+	switch {
+	case missing == nil:
+		c.named = job.ID.String()
+		record, err = &kms.IdempotencyRecord{Status: c.route.Success, Resource: c.named}, nil
+	case kms.KindOf(missing) == kms.KindNotFound:
+		return claim, key, nil, err
+	default:
+		err = missing
+	}
+	if claim != nil {
+		c.conclude(claim, err)
+	}
+	return nil, key, record, err
 }
 
 // undone tells whether an error of a change means that it was not made.
@@ -160,9 +185,9 @@ func (c *call) takeIn(intake *kms.JobIntake) (digest [32]byte, err error) {
 			continue
 		}
 		scratch = append(scratch[:0], line...)
-		err := c.server.checkItem(scratch)
+		op, err := c.server.checkItem(scratch)
 		if err == nil {
-			err = intake.Add(c.context, line)
+			err = intake.Add(c.context, op, line)
 		}
 		if err != nil {
 			return digest, atLine(n, err)

@@ -283,8 +283,11 @@ type JobDriver interface {
 	ListJobs(context.Context, ListJobsParams) ([]*JobRow, error)
 	// InsertJob: ErrStale when the tenant has Most jobs that are not over.
 	InsertJob(context.Context, InsertJobParams) error
+	// JobByClaim: ErrMissing when no job of the tenant has the claim.
+	JobByClaim(context.Context, JobByClaimParams) (*JobRow, error)
 	// UpdateJob leaves Due and Waits as they are, which DelayJob changes; a
-	// missing one is none to delay.
+	// missing one is none to delay. ErrExists when another of the tenant's jobs has
+	// the claim.
 	UpdateJob(context.Context, UpdateJobParams) error
 	DelayJob(context.Context, DelayJobParams) error
 	// DeleteJobChunks removes up to Limit chunks of a job that are not computed,

@@ -18,7 +18,7 @@ func (s *Store) CreateJob(ctx context.Context, j *kms.Job) error {
 	if err != nil {
 		return err
 	}
-	err = s.driver.InsertJob(ctx, InsertJobParams{Job: record, Most: kms.MaxUnfinishedJobs})
+	err = s.driver.InsertJob(ctx, InsertJobParams{Job: record, Most: kms.MaxUnfinishedJobs, Now: timestamp(s.now())})
 	if errors.Is(err, ErrStale) {
 		return kms.Errorf(kms.KindConflict, "the tenant has %d jobs that are not over already", kms.MaxUnfinishedJobs)
 	}
@@ -36,6 +36,23 @@ func (s *Store) Job(ctx context.Context, tenant, id uuid.UUID) (*kms.Job, error)
 		return nil, translate(err)
 	}
 	j, err := decodeJob(c, tenant, row, &id)
+	if err != nil {
+		return nil, s.decoded(err)
+	}
+	return j, nil
+}
+
+// JobByClaim implements kms.Jobs.
+func (s *Store) JobByClaim(ctx context.Context, tenant uuid.UUID, claim [32]byte) (*kms.Job, error) {
+	c, err := s.coder()
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.driver.JobByClaim(ctx, JobByClaimParams{tenant, claim[:]})
+	if err != nil {
+		return nil, translate(err)
+	}
+	j, err := decodeJob(c, tenant, row, nil)
 	if err != nil {
 		return nil, s.decoded(err)
 	}
@@ -75,7 +92,11 @@ func (s *Store) UpdateJob(ctx context.Context, j *kms.Job) error {
 	if err != nil {
 		return err
 	}
-	return translate(s.driver.UpdateJob(ctx, UpdateJobParams{record}))
+	var claim []byte
+	if j.Claim != ([32]byte{}) {
+		claim = j.Claim[:]
+	}
+	return translate(s.driver.UpdateJob(ctx, UpdateJobParams{record, claim}))
 }
 
 func (s *Store) jobRecord(j *kms.Job) (record JobRecord, err error) {

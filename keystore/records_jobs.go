@@ -16,11 +16,21 @@ type (
 	}
 	InsertJobParams struct {
 		Job JobRecord
-		// Most is how many the tenant may have that are not over.
+		// Most is how many the tenant may have that are not over: of those that are
+		// RECEIVING the ones count that have not expired at Now.
 		Most int
+		Now  Timestamp
 	}
-	UpdateJobParams struct{ Job JobRecord }
-	DelayJobParams  struct {
+	UpdateJobParams struct {
+		Job JobRecord
+		// Claim is set with the update; nil: it stays.
+		Claim []byte
+	}
+	JobByClaimParams struct {
+		Tenant uuid.UUID
+		Claim  []byte
+	}
+	DelayJobParams struct {
 		JobParams
 		Due   Timestamp
 		Waits string

@@ -84,6 +84,12 @@ const (
 	// items may take to come in.
 	JobLifetime    = 7 * 24 * time.Hour
 	JobReceiveTime = time.Hour
+	// JobReceiveLease is for how long a job that is RECEIVING has a place among
+	// those, unless that is renewed as items come in, every jobReceiveRenewal: what
+	// a process that was killed was taking in is soon forgotten. A client may pause
+	// for half of it.
+	JobReceiveLease   = time.Minute
+	jobReceiveRenewal = JobReceiveLease / 4
 	// DefaultJobRetain is how long a job that is over is kept, and MaxJobRetain
 	// the longest.
 	DefaultJobRetain = 24 * time.Hour
@@ -116,6 +122,10 @@ type Job struct {
 	// Reason is why a STOPPED one was: the code of an error.
 	Reason   string
 	Revision uint64 // grows by one with every change, from 1
+
+	// Claim is written with UpdateJob, not read: what an Idempotency-Key stands for
+	// (see jobClaim); zeros: it has none, or keeps what it has.
+	Claim [32]byte
 
 	// Due and Waits change without the revision: before when no item is run,
 	// and the code of what that waits for. Nothing else is decided by them.
@@ -178,15 +188,19 @@ type ChunkUpdate struct {
 // ErrNotFound. All methods are safe for concurrent use; other errors carry
 // KindStoreUnavailable.
 type Jobs interface {
-	// CreateJob: KindConflict when the tenant has MaxUnfinishedJobs. Of several at
-	// once, more than the last free places can be taken.
+	// CreateJob: KindConflict when the tenant has MaxUnfinishedJobs, of those that
+	// are RECEIVING such as have not expired. Of several at once, more than the last
+	// free places can be taken.
 	CreateJob(ctx context.Context, j *Job) error
 	Job(ctx context.Context, tenant, id uuid.UUID) (*Job, error)
 	// ListJobs returns a page of a tenant's jobs in the order in which they were
 	// made; of a credential's, if that is not zero.
 	ListJobs(ctx context.Context, tenant, credential uuid.UUID, page Page) ([]*Job, string, error)
+	// JobByClaim returns the job that was stored with a claim.
+	JobByClaim(ctx context.Context, tenant uuid.UUID, claim [32]byte) (*Job, error)
 	// UpdateJob stores the state that follows the revision before j's;
-	// KindPreconditionFailed when that is not the present one.
+	// KindPreconditionFailed when that is not the present one, KindConflict when
+	// another job of the tenant has the claim.
 	UpdateJob(ctx context.Context, j *Job) error
 	// DelayJob has a job's items wait; a missing one is none to delay.
 	DelayJob(ctx context.Context, tenant, id uuid.UUID, until time.Time, why string) error

@@ -3,7 +3,6 @@ package kms
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 )
@@ -12,14 +11,6 @@ const (
 	// jobWorkers is how many items of a chunk are under way at once: enough to
 	// hide the way to an HSM, few enough that a job is not what a pool is full of.
 	jobWorkers = 4
-	// jobRest is for how many times as long as it worked a job rests, on a node that
-	// has served somebody in jobQuiet: it works a tenth of the time then. Work that
-	// goes on without a pause would hold a processor that others wait for.
-	jobRest  = 9
-	jobQuiet = time.Second
-	// jobStretch is how many items are worked on, where that is more than to call an
-	// HSM, before others have their turn.
-	jobStretch = 16
 	// jobRetry is when items are run again that were refused without a time.
 	jobRetry = 5 * time.Second
 	// A job leaves the tenant's other calls half of what its bucket of credits
@@ -43,9 +34,8 @@ func passing(err error) bool {
 
 // jobPass is one run of items of a chunk, up to the journal.
 type jobPass struct {
-	service *Service
-	items   []BatchItem
-	places  chan struct{} // of items of all jobs that are under way on the node
+	runner *JobRunner
+	items  []BatchItem
 
 	mu    sync.Mutex // guards the rest
 	next  int        // the first item that was not taken up
@@ -69,43 +59,19 @@ func (p *jobPass) run(ctx context.Context) {
 	var all sync.WaitGroup
 	for range min(jobWorkers, len(p.items)) {
 		all.Go(func() {
-			for {
-				p.places <- struct{}{}
-				item := p.take(ctx)
-				began := time.Now()
-				if item != nil {
-					p.do(ctx, item)
-				}
-				took := time.Since(began)
-				<-p.places
-				if item == nil {
-					return
-				}
-				p.service.rest(ctx, took)
+			for more := true; more; {
+				p.runner.places <- struct{}{}
+				p.runner.turn(ctx, jobItemRest, func() {
+					item := p.take(ctx)
+					if more = item != nil; more {
+						p.do(ctx, item)
+					}
+				})
+				<-p.runner.places
 			}
 		})
 	}
 	all.Wait()
-}
-
-// rest leaves the node to others after work that took a time, if there are any.
-func (s *Service) rest(ctx context.Context, took time.Duration) {
-	if s.clock().UnixNano()-s.served.Load() > int64(jobQuiet) {
-		return
-	}
-	timer := time.NewTimer(jobRest * took)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// polite lets others have their turn after every few of many items.
-func polite(i int) {
-	if i%jobStretch == jobStretch-1 {
-		runtime.Gosched()
-	}
 }
 
 func (p *jobPass) take(ctx context.Context) *BatchItem {
@@ -119,7 +85,7 @@ func (p *jobPass) take(ctx context.Context) *BatchItem {
 }
 
 func (p *jobPass) do(ctx context.Context, item *BatchItem) {
-	s, t := p.service, item.Ticket
+	s, t := p.runner.service, item.Ticket
 	t.Received = s.clock()
 	// What was taken up is finished: the end of ctx only ends the taking.
 	ctx = context.WithoutCancel(ctx)
@@ -175,7 +141,7 @@ func (p *jobPass) over() (places []int, entries []*Entry) {
 // letGo ends a request of which nothing is recorded.
 func (p *jobPass) letGo(t *Ticket) {
 	if t.admitted {
-		p.service.quota.Settle(t.reservation, Settlement{State: Cancelled, SlotTime: t.SlotTime})
+		p.runner.service.quota.Settle(t.reservation, Settlement{State: Cancelled, SlotTime: t.SlotTime})
 	}
 	t.ended = ended{}
 }

@@ -10,10 +10,13 @@ import (
 
 // The pace of jobs on an API node.
 const (
-	// jobInterval is how often a node looks for chunks that are due, when nothing
-	// wakes it; jobRecoverInterval for chunks of its own that it has to finish,
-	// and jobSweepInterval for jobs whose time is over.
+	// jobInterval is how often a node looks for chunks that are due while it runs
+	// some, and jobIdleInterval when it runs none and nothing wakes it: a job that
+	// another node has taken in waits so long for it at most. jobRecoverInterval is
+	// how often it looks for chunks of its own that it has to finish, if there may
+	// be any, and jobSweepInterval for jobs whose time is over.
 	jobInterval        = time.Second
+	jobIdleInterval    = 5 * time.Second
 	jobRecoverInterval = 5 * time.Second
 	jobSweepInterval   = time.Minute
 	// jobLease is for how long a chunk is a node's that runs it, unless it is
@@ -47,15 +50,17 @@ type JobRunner struct {
 	stop    context.CancelFunc
 	all     sync.WaitGroup
 	wake    chan struct{}
-	after   uuid.UUID // the tenant that was last served; the loop's
-	places  chan struct{}
-	storing sync.Mutex // held while results are sealed, stored and recorded: one chunk at a time
+	after   uuid.UUID     // the tenant that was last served; the loop's
+	places  chan struct{} // of items that are under way
+	lane    sync.Mutex    // held by a piece of work and its rest, where the node serves others: see turn
+	storing sync.Mutex    // held while results are sealed, stored and recorded: one chunk at a time
 
 	mu    sync.Mutex // guards the rest
 	hand  map[chunkName]bool
 	busy  map[uuid.UUID]int // chunks under way by tenant
 	total int
 	soon  time.Time // when a job is due that this node has delayed
+	left  bool      // there may be chunks of this node that have to be finished
 }
 
 type chunkName struct {
@@ -68,7 +73,7 @@ func nameOf(c *JobChunk) chunkName { return chunkName{JobID{c.Tenant, c.Job}, c.
 // StartJobs begins to run chunks of jobs; Close ends that.
 func (s *Service) StartJobs(c JobConfig) *JobRunner {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &JobRunner{service: s, config: c, stop: stop, wake: s.jobWake, places: make(chan struct{}, max(c.Parallel, 1)), hand: make(map[chunkName]bool), busy: make(map[uuid.UUID]int)}
+	r := &JobRunner{service: s, config: c, stop: stop, wake: s.jobWake, places: make(chan struct{}, max(c.Parallel, 1)), hand: make(map[chunkName]bool), busy: make(map[uuid.UUID]int), left: true}
 	r.all.Go(func() { r.loop(ctx) })
 	r.all.Go(func() { r.sweeps(ctx) })
 	return r
@@ -100,19 +105,36 @@ func (r *JobRunner) loop(ctx context.Context) {
 			err := r.service.jobs.ReleaseChunks(ctx, r.config.Node, now)
 			released = r.went(ctx, "releasing chunks", err)
 		}
-		if now.Sub(recovered) >= jobRecoverInterval {
+		if r.leaves() && now.Sub(recovered) >= jobRecoverInterval {
 			r.recover(ctx)
 			recovered = now
 		}
-		r.fill(ctx)
+		r.turn(ctx, jobStoreRest, func() { r.fill(ctx) })
 		r.wait(ctx)
 	}
 }
 
+// leaves tells whether there may be chunks of this node that have to be finished:
+// those of a process before this one, and those where storing or recording failed.
+func (r *JobRunner) leaves() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
+}
+
+func (r *JobRunner) leave(some bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = some
+}
+
 // wait waits until there may be something to do.
 func (r *JobRunner) wait(ctx context.Context) {
-	pause := jobInterval
+	pause := jobIdleInterval
 	r.mu.Lock()
+	if r.total > 0 {
+		pause = jobInterval
+	}
 	if !r.soon.IsZero() {
 		pause = min(pause, max(r.soon.Sub(r.service.clock()), time.Millisecond))
 		r.soon = time.Time{}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash"
 	"log/slog"
+	"slices"
 	"time"
 	"uuid"
 )
@@ -18,6 +19,7 @@ type JobIntake struct {
 	digest  hash.Hash
 	lines   [][]byte
 	size    int
+	ops     map[Op]int64
 	dry     bool // nothing is stored
 }
 
@@ -34,10 +36,10 @@ func (s *Service) BeginJob(ctx context.Context, t *Ticket, retain time.Duration)
 	}
 	now := s.clock()
 	j := &Job{ID: newID(), Tenant: t.By.Tenant.ID, Project: t.By.Project, Credential: t.By.Credential, State: JobReceiving, Created: now,
-		Retain: retain, Expires: now.Add(2 * JobReceiveTime), Due: now, Revision: 1}
+		Retain: retain, Expires: now.Add(JobReceiveLease), Due: now, Revision: 1}
 	t.Resource = j.ID.String()
 	if t.DryRun {
-		return &JobIntake{service: s, job: j, box: new(jobBox), digest: sha256.New(), dry: true}, nil
+		return &JobIntake{service: s, job: j, box: new(jobBox), digest: sha256.New(), ops: map[Op]int64{}, dry: true}, nil
 	}
 	box, err := s.newJobBox(ctx, t.By.Tenant, j)
 	if err != nil {
@@ -47,15 +49,15 @@ func (s *Service) BeginJob(ctx context.Context, t *Ticket, retain time.Duration)
 		box.close()
 		return nil, err
 	}
-	return &JobIntake{service: s, job: j, box: box, digest: sha256.New()}, nil
+	return &JobIntake{service: s, job: j, box: box, digest: sha256.New(), ops: map[Op]int64{}}, nil
 }
 
 // Items returns how many items were taken in.
 func (i *JobIntake) Items() int64 { return i.job.Items }
 
-// Add takes in an item, which is not kept: a line without its end, of
-// MaxChunkBytes at most. KindTooLarge when the job has as many as it may.
-func (i *JobIntake) Add(ctx context.Context, line []byte) error {
+// Add takes in an item of an operation: a line without its end, of MaxChunkBytes
+// at most, which is not kept. KindTooLarge when the job has as many as it may.
+func (i *JobIntake) Add(ctx context.Context, op Op, line []byte) error {
 	switch {
 	case i.job.Items == MaxJobItems:
 		return Errorf(KindTooLarge, "a job has at most %d items", MaxJobItems)
@@ -69,12 +71,31 @@ func (i *JobIntake) Add(ctx context.Context, line []byte) error {
 			return err
 		}
 	}
+	if err := i.renew(ctx); err != nil {
+		return err
+	}
 	i.digest.Write(line)
 	i.digest.Write([]byte{'\n'})
 	i.lines = append(i.lines, append([]byte(nil), line...))
 	i.size += len(line) + 1
+	i.ops[op]++
 	i.job.Items++
 	i.job.Bytes += int64(len(line)) + 1
+	return nil
+}
+
+// renew keeps the job's place.
+func (i *JobIntake) renew(ctx context.Context) error {
+	until := i.service.clock().Add(JobReceiveLease)
+	if i.dry || until.Sub(i.job.Expires) < jobReceiveRenewal {
+		return nil
+	}
+	next := *i.job
+	next.Expires, next.Revision = until, next.Revision+1
+	if err := i.service.jobs.UpdateJob(ctx, &next); err != nil {
+		return concurrently(err)
+	}
+	i.job.Expires, i.job.Revision = next.Expires, next.Revision
 	return nil
 }
 
@@ -134,10 +155,40 @@ func (i *JobIntake) Abandon(ctx context.Context) {
 	}
 }
 
-// SubmitJob has the job run, after End.
-func (s *Service) SubmitJob(ctx context.Context, t *Ticket, i *JobIntake) (*JobStatus, error) {
+// labelJobClaim begins what a jobClaim is a digest of.
+const labelJobClaim = "sluice job claim\x00"
+
+// jobClaim is what an Idempotency-Key of a credential stands for among the jobs of
+// its tenant. It hides nothing: neither is a secret.
+func jobClaim(credential uuid.UUID, key string) [32]byte {
+	return sha256.Sum256(slices.Concat([]byte(labelJobClaim), credential[:], []byte(key)))
+}
+
+// JobOfKey returns the job that the caller has submitted under an Idempotency-Key,
+// of items of a digest: it is stored with the job, so that whatever becomes of the
+// claim on the key the job is made once. ErrNotFound when there is none, and
+// KindInvalidArgument when its items are others.
+func (s *Service) JobOfKey(ctx context.Context, by *Principal, key string, digest [32]byte) (*Job, error) {
+	j, err := s.jobs.JobByClaim(ctx, by.Tenant.ID, jobClaim(by.Credential, key))
+	switch {
+	case err != nil:
+		return nil, err
+	case j.Credential != by.Credential:
+		return nil, ErrNotFound
+	case j.Digest != digest:
+		return nil, Errorf(KindInvalidArgument, "the idempotency key was used for a different request")
+	}
+	return j, nil
+}
+
+// SubmitJob has the job run, after End: as the one of an Idempotency-Key, where
+// that is not "". KindConflict when the key has another meanwhile.
+func (s *Service) SubmitJob(ctx context.Context, t *Ticket, i *JobIntake, key string) (*JobStatus, error) {
 	defer i.box.close()
 	j := i.job
+	if key != "" {
+		j.Claim = jobClaim(t.By.Credential, key)
+	}
 	err := s.run(ctx, t, &task{op: OpCreateJob, allowed: always,
 		prepare: func(t *Ticket) error {
 			t.Resource = j.ID.String()
@@ -151,6 +202,7 @@ func (s *Service) SubmitJob(ctx context.Context, t *Ticket, i *JobIntake) (*JobS
 	if err != nil || t.DryRun {
 		return nil, err
 	}
+	s.observer.JobSubmitted(t, JobMix{i.ops, j.Bytes})
 	s.wakeJobs()
 	return s.jobStatus(ctx, j)
 }

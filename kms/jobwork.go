@@ -61,6 +61,8 @@ func (r *JobRunner) work(ctx context.Context, j *Job, c *JobChunk) {
 	r.went(ctx, "running a chunk", err)
 	if c.State == ChunkRunning {
 		r.putBack(ctx, c)
+	} else {
+		r.leave(true)
 	}
 	r.delay(ctx, j, jobRetry, KindOf(err).String())
 }
@@ -131,9 +133,10 @@ func (r *JobRunner) runChunk(ctx context.Context, j *Job, c *JobChunk, by *Princ
 		}
 	}
 	t := &Ticket{RequestID: c.ID, By: by, Received: s.clock(), Urgency: UrgencyBulk}
-	calls := r.config.Items.JobCalls(ctx, t, open)
+	var calls JobCalls
+	r.turn(ctx, jobStoreRest, func() { calls = r.config.Items.JobCalls(ctx, t, open) })
 	defer calls.Release()
-	p := &jobPass{service: s, items: calls.Items(), places: r.places}
+	p := &jobPass{runner: r, items: calls.Items()}
 	for i := range p.items {
 		p.open(t, j, places[i], &p.items[i])
 	}
@@ -142,21 +145,21 @@ func (r *JobRunner) runChunk(ctx context.Context, j *Job, c *JobChunk, by *Princ
 	stop()
 	done, entries := p.over()
 	if len(done) > 0 {
-		for _, i := range done {
-			place := places[i]
-			results[place] = calls.Result(i, c.First+int64(place))
-			c.Pending--
-			c.Charged += p.items[i].Ticket.Settled.Charged
-			if p.items[i].Err != nil {
-				c.Failed++
+		r.turn(ctx, jobStoreRest, func() {
+			for _, i := range done {
+				place := places[i]
+				results[place] = calls.Result(i, c.First+int64(place))
+				c.Pending--
+				c.Charged += p.items[i].Ticket.Settled.Charged
+				if p.items[i].Err != nil {
+					c.Failed++
+				}
+				polite(place)
 			}
-			polite(place)
-		}
-		began := time.Now()
+		})
 		if err := r.settle(ctx, box, c, p, done, entries, results); err != nil {
 			return err
 		}
-		s.rest(ctx, time.Since(began))
 	} else {
 		r.putBack(ctx, c)
 	}
@@ -169,13 +172,29 @@ func (r *JobRunner) runChunk(ctx context.Context, j *Job, c *JobChunk, by *Princ
 // settle stores the results of a pass with its entries, records these, and shows
 // the results. Where it fails before the entries may be in the journal, nothing
 // was charged; after that the chunk is finished by recover.
-func (r *JobRunner) settle(ctx context.Context, box *jobBox, c *JobChunk, p *jobPass, done []int, entries []*Entry, results [][]byte) error {
-	s := r.service
+func (r *JobRunner) settle(ctx context.Context, box *jobBox, c *JobChunk, p *jobPass, done []int, entries []*Entry, results [][]byte) (err error) {
 	r.storing.Lock()
 	defer r.storing.Unlock()
 	for _, e := range entries {
 		e.Durable = true
 	}
+	r.turn(ctx, jobStoreRest, func() { err = r.computed(ctx, box, c, entries, results) })
+	if err != nil {
+		for _, i := range done {
+			p.letGo(p.items[i].Ticket)
+		}
+		return err
+	}
+	r.turn(ctx, jobStoreRest, func() { err = r.record(ctx, p, done, entries) })
+	if err != nil {
+		return err
+	}
+	r.turn(ctx, jobStoreRest, func() { err = r.finish(ctx, c) })
+	return err
+}
+
+// computed stores the results of a pass with the entries that it is to have.
+func (r *JobRunner) computed(ctx context.Context, box *jobBox, c *JobChunk, entries []*Entry, results [][]byte) error {
 	c.State, c.Pass, c.Position, c.Due = ChunkComputed, c.Pass+1, r.config.Journal.Position(), time.Time{}
 	u := &ChunkUpdate{SetOutput: true, SetEntries: true}
 	lines, err := encodeEntries(entries)
@@ -188,28 +207,24 @@ func (r *JobRunner) settle(ctx context.Context, box *jobBox, c *JobChunk, p *job
 	if err == nil {
 		err = r.update(ctx, c, u)
 	}
-	if err != nil {
-		for _, i := range done {
-			p.letGo(p.items[i].Ticket)
-		}
-		return err
-	}
-	errs := s.journal.RecordAll(ctx, entries)
-	var failed error
+	return err
+}
+
+// record records entries of a pass and ends their items, and returns why one of
+// them may not be recorded.
+func (r *JobRunner) record(ctx context.Context, p *jobPass, done []int, entries []*Entry) (failed error) {
+	errs := r.service.journal.RecordAll(ctx, entries)
 	for n, i := range done {
 		t := p.items[i].Ticket
 		// The answer is in the chunk; what is not recorded yet will be.
-		_ = s.conclude(ctx, t, t.ended.err, errs[n])
+		_ = r.service.conclude(ctx, t, t.ended.err, errs[n])
 		t.ended = ended{}
 		if errs[n] != nil {
 			failed = errs[n]
 		}
 		polite(n)
 	}
-	if failed != nil {
-		return failed
-	}
-	return r.finish(ctx, c)
+	return failed
 }
 
 // finish shows the results of a chunk whose entries are in the journal, or has
@@ -231,9 +246,10 @@ const recoverBatch = 4 * maxJobChunks
 // recover finishes chunks whose results this node has stored and of whose entries
 // it does not know whether they are recorded: its journal does.
 func (r *JobRunner) recover(ctx context.Context) {
+	r.leave(false) // unless it turns out
 	list, err := r.service.jobs.ComputedChunks(ctx, r.config.Node, recoverBatch)
-	if !r.went(ctx, "looking for chunks to finish", err) {
-		return
+	if !r.went(ctx, "looking for chunks to finish", err) || len(list) > 0 {
+		r.leave(true)
 	}
 	for i := range list {
 		c := &list[i]

@@ -447,9 +447,17 @@ type Journal interface {
 	RecordAll(ctx context.Context, entries []*Entry) []error
 }
 
+// JobMix is what a job is of.
+type JobMix struct {
+	Items map[Op]int64 // how many are of an operation
+	Bytes int64        // of all items, as they were sent
+}
+
 // Observer receives what happened, for metrics. Implementations must be fast
 // and safe for concurrent use.
 type Observer interface {
 	// Request is called once per request, after its entry was recorded.
 	Request(t *Ticket, err error)
+	// JobSubmitted is called once per job, after Request of the one that submitted it.
+	JobSubmitted(t *Ticket, m JobMix)
 }

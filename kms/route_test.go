@@ -316,7 +316,8 @@ func (s *stage) RecordAll(ctx context.Context, entries []*kms.Entry) []error {
 	return errs
 }
 
-func (s *stage) Request(t *kms.Ticket, err error) { _ = s.step("observe") }
+func (s *stage) Request(t *kms.Ticket, err error)     { _ = s.step("observe") }
+func (s *stage) JobSubmitted(*kms.Ticket, kms.JobMix) {}
 
 func (s *stage) encrypt(t *testing.T, ticket *kms.Ticket) error {
 	_, err := s.svc.Encrypt(context.Background(), ticket, "orders", kms.EncryptInput{Plaintext: []byte("x")})

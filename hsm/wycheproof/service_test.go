@@ -78,7 +78,8 @@ func (w *world) Record(context.Context, *kms.Entry) error { return nil }
 func (w *world) RecordAll(_ context.Context, entries []*kms.Entry) []error {
 	return make([]error, len(entries))
 }
-func (w *world) Request(*kms.Ticket, error) {}
+func (w *world) Request(*kms.Ticket, error)           {}
+func (w *world) JobSubmitted(*kms.Ticket, kms.JobMix) {}
 
 type worldPolicy struct{ kms.PolicyEngine }
 

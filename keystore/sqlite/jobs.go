@@ -17,8 +17,10 @@ const (
 		ORDER BY id LIMIT ?4`
 	insertJob = `INSERT INTO jobs (tenant, id, credential, state, expires, document, revision, mac, mac_version, due, waits)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11
-		WHERE (SELECT count(*) FROM jobs WHERE tenant = ?1 AND state IN ('RECEIVING', 'RUNNING')) < ?12`
-	updateJob = `UPDATE jobs SET state = ?3, expires = ?4, document = ?5, revision = ?6, mac = ?7, mac_version = ?8
+		WHERE (SELECT count(*) FROM jobs WHERE tenant = ?1 AND state IN ('RECEIVING', 'RUNNING')
+			AND (state = 'RUNNING' OR expires > ?13)) < ?12`
+	selectJobByClaim = `SELECT ` + jobColumns + ` FROM jobs WHERE tenant = ? AND claim = ?`
+	updateJob        = `UPDATE jobs SET state = ?3, expires = ?4, document = ?5, revision = ?6, mac = ?7, mac_version = ?8, claim = coalesce(?9, claim)
 		WHERE tenant = ?1 AND id = ?2 AND revision = ?6 - 1`
 	delayJob        = `UPDATE jobs SET due = ?3, waits = ?4 WHERE tenant = ?1 AND id = ?2`
 	deleteJobChunks = `DELETE FROM job_chunks WHERE tenant = ?1 AND job = ?2 AND number IN
@@ -67,6 +69,13 @@ func (db *DB) Job(ctx context.Context, p keystore.JobParams) (*keystore.JobRow, 
 	return &r, db.translate(err)
 }
 
+// JobByClaim implements keystore.JobDriver.
+func (db *DB) JobByClaim(ctx context.Context, p keystore.JobByClaimParams) (*keystore.JobRow, error) {
+	var r keystore.JobRow
+	err := db.row(ctx, selectJobByClaim, p.Tenant[:], p.Claim).Scan(jobTargets(&r)...)
+	return &r, db.translate(err)
+}
+
 // ListJobs implements keystore.JobDriver.
 func (db *DB) ListJobs(ctx context.Context, p keystore.ListJobsParams) (all []*keystore.JobRow, err error) {
 	var credential []byte
@@ -86,7 +95,7 @@ func (db *DB) InsertJob(ctx context.Context, p keystore.InsertJobParams) error {
 	r := &p.Job
 	return db.write(ctx, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, insertJob, r.Tenant[:], r.ID[:], r.Credential[:], r.State, r.Expires, r.Document, r.Revision,
-			r.Code.MAC, codeVersion(r.Code), r.Due, r.Waits, p.Most)
+			r.Code.MAC, codeVersion(r.Code), r.Due, r.Waits, p.Most, p.Now)
 	})
 }
 
@@ -95,7 +104,7 @@ func (db *DB) UpdateJob(ctx context.Context, p keystore.UpdateJobParams) error {
 	r := &p.Job
 	return db.write(ctx, func(tx transaction) error {
 		return tx.execOne(ctx, keystore.ErrStale, updateJob, r.Tenant[:], r.ID[:], r.State, r.Expires, r.Document, r.Revision,
-			r.Code.MAC, codeVersion(r.Code))
+			r.Code.MAC, codeVersion(r.Code), p.Claim)
 	})
 }
 

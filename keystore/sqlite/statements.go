@@ -21,7 +21,7 @@ var (
 		selectProviderSecret, selectProviderSecretID, listProviderSecrets, selectDueProviderSecrets,
 		selectSecretRevision, selectSecretChanges, selectSecretOutcomes,
 		selectRoute, listRoutes, selectRouteHealth, selectEndpoints,
-		selectJob, listJobs, jobProgress, selectDueJobs, selectExpiredJobs,
+		selectJob, selectJobByClaim, listJobs, jobProgress, selectDueJobs, selectExpiredJobs,
 		selectJobChunk, selectJobChunkOf, selectDueJobChunks, selectComputedChunks,
 		selectBaseline,
 		selectCostIncident, listCostIncidents, selectCostLift,

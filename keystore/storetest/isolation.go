@@ -252,6 +252,7 @@ var withoutTenant = map[string]string{
 	"HealthOfRoute":               "says nothing of what it found: AnotherTenantsRouteIsNotChanged",
 	"CreateJob":                   "a new id in the own tenant: UnknownTenantIsNotFoundEverywhere",
 	"ListJobs":                    "ListsHoldTheTenantsOwnObjects",
+	"JobByClaim":                  "Jobs/AClaimIsOneJobs",
 	"UpdateJob":                   "AnotherTenantsJobIsNotChanged",
 	"DelayJob":                    "says nothing of what it found: AnotherTenantsJobIsNotChanged",
 	"JobProgress":                 "says nothing of what it found: AnotherTenantsJobIsNotChanged",

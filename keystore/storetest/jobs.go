@@ -70,6 +70,7 @@ func testJobs(t *testing.T, open func(*testing.T) keystore.Driver) {
 	}{
 		{"ComeBackAsTheyWereStored", testJobsKept},
 		{"OnlyThePresentRevisionIsFollowed", testJobRevisions},
+		{"AClaimIsOneJobs", testJobClaims},
 		{"AreBoundedInNumber", testJobBound},
 		{"AreListedInOrder", testJobList},
 		{"OneOfEachTenantIsDue", testJobsDue},
@@ -80,6 +81,46 @@ func testJobs(t *testing.T, open func(*testing.T) keystore.Driver) {
 		{"UnusableOnesAreRefused", testUnusableJobs},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, e) })
+	}
+}
+
+// A claim is stored with an update, once in a tenant, and stays until the job goes.
+func testJobClaims(t *testing.T, e *env) {
+	ctx := t.Context()
+	tenant, other := e.tenant(t, "jobs-claims"), e.tenant(t, "jobs-claims-other")
+	claim := [32]byte{1, 2, 3}
+	find := func(tenant uuid.UUID) error { _, err := e.JobByClaim(ctx, tenant, claim); return err }
+	update := func(j *kms.Job, claim [32]byte) error {
+		next := *j
+		next.Claim, next.Revision = claim, next.Revision+1
+		err := e.UpdateJob(ctx, &next)
+		if err == nil {
+			*j = next
+		}
+		return err
+	}
+	first, second, others := e.job(t, tenant.ID), e.job(t, tenant.ID), e.job(t, other.ID)
+	wantKind(t, "nobody's claim", find(tenant.ID), kms.KindNotFound)
+	for _, set := range [][32]byte{claim, {}} { // and it stays
+		if err := update(first, set); err != nil {
+			t.Fatal(err)
+		}
+		got, err := e.JobByClaim(ctx, tenant.ID, claim)
+		if err != nil || got.ID != first.ID || got.Digest != first.Digest || got.Revision != first.Revision {
+			t.Errorf("the claim finds %+v, %v", got, err)
+		}
+	}
+	wantKind(t, "a second job with it", update(second, claim), kms.KindConflict)
+	wantKind(t, "another tenant's claim", find(other.ID), kms.KindNotFound)
+	if err := update(others, claim); err != nil {
+		t.Errorf("another tenant's job with it: %v", err)
+	}
+	if err := e.DeleteJob(ctx, tenant.ID, first.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, "a deleted job's claim", find(tenant.ID), kms.KindNotFound)
+	if err := update(second, claim); err != nil {
+		t.Errorf("the claim of a deleted job: %v", err)
 	}
 }
 
@@ -168,6 +209,19 @@ func testJobBound(t *testing.T, e *env) {
 	}
 	e.job(t, tenant.ID)
 	e.job(t, e.tenant(t, "jobs-of-another").ID)
+	// What somebody was taking in who ended holds no place longer than it lasts.
+	left := e.tenant(t, "jobs-left")
+	for n := range kms.MaxUnfinishedJobs + 1 {
+		j := sampleJob(left.ID)
+		j.State, j.Submitted, j.Expires = kms.JobReceiving, time.Time{}, e.clock().Add(time.Second)
+		if n == 0 {
+			j.Expires = e.clock().Add(-time.Second)
+		}
+		if err := e.CreateJob(t.Context(), j); err != nil {
+			t.Errorf("job %d: %v", n, err)
+		}
+	}
+	wantKind(t, "more than may be received", e.CreateJob(t.Context(), sampleJob(left.ID)), kms.KindConflict)
 }
 
 func testJobList(t *testing.T, e *env) {

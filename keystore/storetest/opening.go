@@ -206,6 +206,10 @@ var unopened = map[string]func(context.Context, *env) error{
 	},
 	"CreateJob": func(ctx context.Context, e *env) error { return e.CreateJob(ctx, sampleJob(unopenedID)) },
 	"Job":       func(ctx context.Context, e *env) error { _, err := e.Job(ctx, unopenedID, unopenedID); return err },
+	"JobByClaim": func(ctx context.Context, e *env) error {
+		_, err := e.JobByClaim(ctx, unopenedID, [32]byte{1})
+		return err
+	},
 	"ListJobs": func(ctx context.Context, e *env) error {
 		_, _, err := e.ListJobs(ctx, unopenedID, unopenedID, kms.Page{Size: 1})
 		return err

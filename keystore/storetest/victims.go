@@ -514,6 +514,7 @@ var unauthenticated = map[string]string{
 	"route_health.*":           "TamperedHealthIsForgotten",
 	"jobs.due":                 "says before when no item is run, and decides nothing else",
 	"jobs.waits":               "nothing is decided by it",
+	"jobs.claim":               "finds a job, of which credential and items are compared",
 	"job_chunks.*":             "TamperedChunksAreRefused; what is sealed does not open, and the date says who takes it when",
 	"credential_baselines.*":   "TamperedBaselinesAreForgotten",
 	"webhooks.failing_since":   "tells of attempts; who can write it could remove the webhook as well",

@@ -66,7 +66,7 @@ func BenchmarkBatchAgainstSingleCalls(b *testing.B) {
 
 // unlimited raises the limits of the demo tenant's tier above what a machine
 // does, which is what is measured here.
-func unlimited(b *testing.B, s *wiretest.Service) {
+func unlimited(b testing.TB, s *wiretest.Service) {
 	operator := capacityClient(b, s.URL, s.Operator)
 	if err := putRates(b, operator, true, func(p *quota.Policy) {
 		limits := p.Tiers[kms.TierPlatinum]

@@ -117,6 +117,9 @@ func (m measuring) Request(t *kms.Ticket, err error) {
 	m.throughput.Note(t.Op, spec, t.Settled.Charged, t.SlotTime, t.Received.Add(t.Elapsed))
 }
 
+// JobSubmitted implements kms.Observer.
+func (m measuring) JobSubmitted(t *kms.Ticket, mix kms.JobMix) { m.watched.job(t, mix) }
+
 // capacityGauges report what the service last saw of its capacity.
 type capacityGauges struct {
 	seen                                               func() *kms.Capacity

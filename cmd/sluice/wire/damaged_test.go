@@ -110,6 +110,8 @@ var undecided = map[string]bool{
 	"secret_revisions.tenant": true,
 	// When items are run, of what is done.
 	"jobs.due": true, "jobs.waits": true, "job_chunks.due": true,
+	// What it finds has to have the credential and the items of the request.
+	"jobs.claim": true,
 	// Of a chunk that is done nobody asks for them.
 	"job_chunks.input": true, "job_chunks.entries": true,
 	// As NULL: nobody yet.

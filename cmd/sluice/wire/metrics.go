@@ -150,6 +150,9 @@ func (o *observer) Request(t *kms.Ticket, err error) {
 }
 
 // spec counts a request with a key of a spec of the table.
+// JobSubmitted implements kms.Observer: its items are counted as the requests they are.
+func (o *observer) JobSubmitted(*kms.Ticket, kms.JobMix) {}
+
 func (o *observer) spec(spec kms.Spec, refused bool) {
 	served, ok := o.bySpec[spec]
 	switch {

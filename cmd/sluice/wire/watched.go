@@ -54,6 +54,29 @@ func (w *watched) note(t *kms.Ticket, err error) {
 	}
 }
 
+// job has a job seen as what its credential asks for: its items as calls from where
+// it was submitted, as those of a batch are, since when they run they come from
+// nowhere. Of one with more items than a batch has so many count, each operation
+// in its proportion.
+func (w *watched) job(t *kms.Ticket, mix kms.JobMix) {
+	if w.abuse == nil {
+		return
+	}
+	all := int64(0)
+	for _, n := range mix.Items {
+		all += n
+	}
+	for op, n := range mix.Items {
+		item := kms.Ticket{By: t.By, Op: op, Received: t.Received, Elapsed: t.Elapsed, Address: t.Address, UserAgent: t.UserAgent, Bytes: int(mix.Bytes / all)}
+		if all > kms.MaxBatch {
+			n = (n*kms.MaxBatch + all - 1) / all
+		}
+		for o, ok := w.hasher.Of(&item, nil); ok && n > 0; n-- {
+			w.abuse.Observe(&o)
+		}
+	}
+}
+
 // abuseRules are what follows of suspicious credentials of a tenant, by the
 // policy in force.
 func (a *App) abuseRules(tenant *kms.Tenant) kms.AbuseRules {
