@@ -7,7 +7,7 @@ import (
 )
 
 // A node that has served somebody in jobQuiet does one piece of the work of jobs
-// at a time, and rests after it: jobItemRest times as long as it took to run an
+// at a time for each two of its processors, and rests after it: jobItemRest times as long as it took to run an
 // item, jobStoreRest times as long as anything took that writes to a disk or works
 // through a whole chunk. The one can hold a processor that others wait for, the
 // other a disk as well, which every answer needs. What others have of it is not
@@ -22,6 +22,8 @@ const (
 	// jobStretch is how many items are worked on, where that is more than to call an
 	// HSM, before others have their turn.
 	jobStretch = 16
+	// jobLane is how many processors there are for one piece of work at a time.
+	jobLane = 2
 )
 
 // alone tells whether the node serves nobody but jobs.
@@ -36,8 +38,8 @@ func (r *JobRunner) turn(ctx context.Context, rest int, work func()) {
 		work()
 		return
 	}
-	r.lane.Lock()
-	defer r.lane.Unlock()
+	r.lanes <- struct{}{}
+	defer func() { <-r.lanes }()
 	began := time.Now()
 	work()
 	timer := time.NewTimer(min(time.Duration(rest)*time.Since(began), jobMostRest))

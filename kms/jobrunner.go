@@ -3,6 +3,7 @@ package kms
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 	"uuid"
@@ -52,7 +53,7 @@ type JobRunner struct {
 	wake    chan struct{}
 	after   uuid.UUID     // the tenant that was last served; the loop's
 	places  chan struct{} // of items that are under way
-	lane    sync.Mutex    // held by a piece of work and its rest, where the node serves others: see turn
+	lanes   chan struct{} // of pieces of work and their rests, where the node serves others: see turn
 	storing sync.Mutex    // held while results are sealed, stored and recorded: one chunk at a time
 
 	mu    sync.Mutex // guards the rest
@@ -73,7 +74,9 @@ func nameOf(c *JobChunk) chunkName { return chunkName{JobID{c.Tenant, c.Job}, c.
 // StartJobs begins to run chunks of jobs; Close ends that.
 func (s *Service) StartJobs(c JobConfig) *JobRunner {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &JobRunner{service: s, config: c, stop: stop, wake: s.jobWake, places: make(chan struct{}, max(c.Parallel, 1)), hand: make(map[chunkName]bool), busy: make(map[uuid.UUID]int), left: true}
+	r := &JobRunner{service: s, config: c, stop: stop, wake: s.jobWake, hand: make(map[chunkName]bool), busy: make(map[uuid.UUID]int), left: true,
+		places: make(chan struct{}, max(c.Parallel, 1)),
+		lanes:  make(chan struct{}, max(runtime.NumCPU()/jobLane, 1))}
 	r.all.Go(func() { r.loop(ctx) })
 	r.all.Go(func() { r.sweeps(ctx) })
 	return r
