@@ -75,7 +75,7 @@ func allRuns(sluice, profile, isolation string) []run {
 		return run{name: name, args: args, shortened: once(args, short)}
 	}
 	overhead := []string{"go", "run", "./bench/overhead", "-sluice", sluice, "-connections", "128", "-json", "-profile", profile}
-	isolated := []string{"go", "run", "./bench/isolation", "-sluice", sluice, "-rounds", "5", "-each", "2s", "-out", isolation}
+	isolated := []string{"go", "run", "./bench/isolation", "-sluice", sluice, "-rounds", "5", "-each", "4s", "-out", isolation}
 	idle := []string{"go", "test", "-run", "^TestIdleTenantTakesAKibibyteAtMost$", "-count", "5", "-v", "./quota"}
 	scale := append(single("", "^BenchmarkScale$", "1x", "").args, "-scale.tenants")
 	scale = scale[:len(scale):len(scale)]
@@ -90,12 +90,13 @@ func allRuns(sluice, profile, isolation string) []run {
 		{name: runCrossings, args: crossings, shortened: once(crossings, "")},
 		benchmark(runGroup, "^BenchmarkRecord256Writers$", "./audit", "1s", "2000x"),
 		single(runDisk, "^BenchmarkJournalOnDiskAndInMemory$", "1x", "1x"),
+		single(runNodes, "^BenchmarkNodes$", "1x", "1x"),
+		// From here on the disk has what is written for minutes to come.
 		{name: runScale, args: append(scale, "10000"), shortened: append(scale, "1100")},
 		{name: runIdle, args: idle, shortened: once(idle, "")},
 		{name: runIsolation, args: isolated, shortened: []string{"go", "run", "./bench/isolation", "-sluice", sluice, "-rounds", "1", "-each", "2s", "-engines", "4", "-service", "50ms", "-out", isolation}},
 		benchmark(runHandles, "^(BenchmarkAHeldHandle|BenchmarkByPath)$", "./client", "0.5s", "1000x", "-cpu", "1"),
 		benchmark(runFetch, "^BenchmarkFetch$", "./cmd/sluice/wire", "1s", "50x"),
-		single(runNodes, "^BenchmarkNodes$", "1x", "1x"),
 	}
 }
 
