@@ -7,13 +7,13 @@ import (
 )
 
 // A node that has served somebody in jobQuiet does one piece of the work of jobs
-// at a time for each two of its processors, and rests after it: jobItemRest times as long as it took to run an
-// item, jobStoreRest times as long as anything took that writes to a disk or works
-// through a whole chunk. The one can hold a processor that others wait for, the
-// other a disk as well, which every answer needs. What others have of it is not
-// the sum of the pieces but how many of their calls meet one, so these are seldom
-// rather than short, and take half a hundredth of the time: less than
-// the hundredth of their calls that a P99 leaves out.
+// at a time for each two of its processors, and rests after it: jobItemRest times
+// as long as it took to run an item, jobStoreRest times as long as anything took
+// that writes to a disk or works through a whole chunk. The one can hold a
+// processor that others wait for, the other a disk as well, which every answer
+// needs. What others have of it is not the sum of the pieces but how many of their
+// calls meet one, so these are seldom rather than short, and take half a hundredth
+// of the time: less than the hundredth of their calls that a P99 leaves out.
 const (
 	jobItemRest  = 9
 	jobStoreRest = 199
