@@ -74,6 +74,15 @@ func (m *memory) DeleteAlias(_ context.Context, tenant uuid.UUID, name string) e
 	return nil
 }
 
+func (m *memory) AliasRevision(_ context.Context, tenant uuid.UUID, name string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.aliases[alias{tenant, name}]; ok {
+		return kms.FirstAliasRevision, nil
+	}
+	return 0, nil
+}
+
 func (m *memory) KeyAliases(_ context.Context, tenant, key uuid.UUID) ([]string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -55,6 +55,15 @@ func (m *memory) ListRoutes(_ context.Context, tenant uuid.UUID, p kms.Page) ([]
 	return page(list, func(r *kms.ProviderRoute) string { return r.Name }, p)
 }
 
+func (m *memory) RouteRevision(_ context.Context, tenant uuid.UUID, name string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.paths.routes[routeKey{tenant, name}]; r != nil {
+		return r.Revision, nil
+	}
+	return 0, nil
+}
+
 func (m *memory) PutRoute(_ context.Context, r *kms.ProviderRoute) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -67,6 +67,7 @@ const (
 	codeVersion     = "key_versions"
 	codeNonces      = "key_versions nonces"
 	codeKeyName     = "key_names"
+	codeAlias       = "alias_revisions"
 	codeCredential  = "credentials"
 	codeApproval    = "approvals"
 	codeNodeSetting = "node_settings"
@@ -80,6 +81,7 @@ const (
 	codeSecretChange    = "secret_changes"
 	codeRoute           = "routes"
 	codeRouteHealth     = "route_health"
+	codeRouteEnd        = "route_ends"
 	codeJob             = "jobs"
 	codeJobChunk        = "job_chunks"
 	codeBaseline        = "credential_baselines"
@@ -169,6 +171,10 @@ func noncesFields(p NoncesParams, version uuid.UUID, nonces uint64) fields {
 
 func (r *KeyNameRecord) fields() fields {
 	return fields{}.id(r.Tenant).text(r.Name).text(r.Kind).id(r.Key)
+}
+
+func (r *AliasRevisionRecord) fields() fields {
+	return fields{}.id(r.Tenant).text(r.Name).number(r.Revision).maybeID(r.Key)
 }
 
 // fields covers the credential's secrets in their order.

@@ -305,7 +305,39 @@ func decodeKeyName(c *rowCoder, tenant uuid.UUID, name string, r *KeyNameRow) (u
 		record := KeyNameRecord{Tenant: tenant, Name: name, Kind: kind, Key: id}
 		c.check(d, codeKeyName, record.fields(), r.Code)
 	}
+	if kind == KindAlias && d.result() == nil {
+		c.alias(d, tenant, name, id, &r.Alias)
+	}
 	return id, d.result()
+}
+
+// alias reports through d an alias that its revision does not go with: it led
+// to that key before.
+func (c *rowCoder) alias(d *decoder, tenant uuid.UUID, name string, key uuid.UUID, r *AliasRevisionRow) {
+	revision := kms.FirstAliasRevision
+	if !r.none() {
+		record := decodeAliasRevision(d, c, tenant, name, r)
+		revision = record.Revision
+		d.require(record.Key != nil && *record.Key == key, "revision", reasonOld)
+	}
+	c.current(d, rowOfAlias(tenant, name), revision)
+}
+
+// none tells that there is no row.
+func (r *AliasRevisionRow) none() bool {
+	return r.Revision.Null && r.Key.Null && r.Code.MAC.Null && r.Code.Version.Null
+}
+
+func decodeAliasRevision(d *decoder, c *rowCoder, tenant uuid.UUID, name string, r *AliasRevisionRow) AliasRevisionRecord {
+	record := AliasRevisionRecord{Tenant: tenant, Name: name, Revision: d.revision(r.Revision)}
+	if !r.Key.Null {
+		id := d.id(r.Key, "key_id")
+		record.Key = &id
+	}
+	if d.result() == nil {
+		c.check(d, codeAlias, record.fields(), r.Code)
+	}
+	return record
 }
 
 func (d *decoder) tags(c Text) map[string]string {

@@ -51,16 +51,24 @@
 // are found later (sluice_keystore_row_look_seconds). What became known while a row was being
 // read is no measure for it: the row may be from before.
 //
+// The revision of an alias is apart from it, with the key that the alias stands
+// for, so that neither goes with an old row of the other. It stays when the alias
+// is taken away, and the next one goes on from there. An alias without one was not
+// changed since there are revisions, and has the first. The last end of a route
+// has a row, from which its revision goes on when it is made anew.
+//
 // What this cannot notice:
 //
 //   - a change that no journal has any more: segments that were archived before
 //     the start, or the journal of a node that is gone;
 //   - the last of two changes that one request made, after a restart: the journal
 //     has the revision before the first;
-//   - an alias moved back and a count of nonces set back, which have no revision,
-//     and a policy whose row was removed, which is told and otherwise stays out of
-//     force;
+//   - a count of nonces set back, which has no revision, and a policy whose row
+//     was removed, which is told and otherwise stays out of force;
 //   - an object that was never changed and is missing;
+//   - who changes an alias that has a revision and leaves that as it is: a program
+//     from before there were any, too. The alias is refused until it is set anew,
+//     and so is a route that such a program makes anew;
 //   - on a database from before there were codes, whatever was done to it
 //     before its first start with them. Those rows are believed once, with a
 //     warning in the log. Who can write to a database can make it look like

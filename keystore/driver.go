@@ -15,9 +15,9 @@ var (
 	ErrExists = errors.New("keystore: the row exists")
 	// ErrStale: the row does not have the revision that the change is for.
 	ErrStale = errors.New("keystore: the row has another revision")
-	// ErrOvertaken: the tenant does not have the revision that the change of a
-	// secret is to follow.
-	ErrOvertaken = errors.New("keystore: the tenant's secrets have another revision")
+	// ErrOvertaken: the revision that a change of a secret, which is the tenant's,
+	// or of an alias is to follow is not the present one.
+	ErrOvertaken = errors.New("keystore: another change came first")
 	// ErrRefused: the database's constraints refuse the values.
 	ErrRefused = errors.New("keystore: a constraint refuses the row")
 )
@@ -86,7 +86,7 @@ type TenantDriver interface {
 // like any other for Key, and missing everywhere else.
 type KeyDriver interface {
 	Key(context.Context, KeyParams) (*KeyRow, error)
-	// KeyName finds a name or an alias.
+	// KeyName finds a name, or an alias with its revision.
 	KeyName(context.Context, KeyNameParams) (*KeyNameRow, error)
 	ListKeys(context.Context, ListKeysParams) ([]*KeyRow, error)
 	// InsertKey stores the key, its first version and its name together.
@@ -117,9 +117,14 @@ type VersionDriver interface {
 type AliasDriver interface {
 	// SetAlias stores an alias or moves it to another key. ErrMissing when
 	// the key is missing or destroyed, ErrExists when a key has that name.
+	// It and DeleteAlias store the revision as well, together: ErrOvertaken when
+	// it does not follow the one that is there.
 	SetAlias(context.Context, SetAliasParams) error
 	DeleteAlias(context.Context, DeleteAliasParams) error
-	// ListAliases returns the aliases of one key, or of all.
+	// AliasRevision: ErrMissing when the alias never was, or is from before there
+	// were revisions.
+	AliasRevision(context.Context, AliasRevisionParams) (*AliasRevisionRow, error)
+	// ListAliases returns the aliases of one key, or of all, with their revisions.
 	ListAliases(context.Context, ListAliasesParams) ([]*KeyNameRow, error)
 }
 
@@ -251,10 +256,13 @@ type RouteDriver interface {
 	// ListRoutes returns them in the order of their names.
 	ListRoutes(context.Context, ListRoutesParams) ([]*RouteRow, error)
 	// PutRoute and PutRouteHealth store what follows a revision, ErrStale when
-	// that is not the present one; or the first one, ErrExists when there is one.
+	// that is not the present one; or a new one, ErrExists when there is one.
 	PutRoute(context.Context, PutRouteParams) error
-	// DeleteRoute removes its health too.
+	// DeleteRoute removes its health too, and stores its end. ErrStale when the
+	// route has another revision than Was.
 	DeleteRoute(context.Context, DeleteRouteParams) error
+	// RouteEnd: ErrMissing when the route was never deleted.
+	RouteEnd(context.Context, RouteParams) (*RouteEndRow, error)
 	// RouteHealth: ErrMissing when nothing was reported yet.
 	RouteHealth(context.Context, RouteParams) (*RouteHealthRow, error)
 	// PutRouteHealth: ErrMissing when the route is gone.

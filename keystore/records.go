@@ -278,12 +278,37 @@ type KeyNameRow struct {
 	Kind Text
 	Key  Bytes
 	Code CodeRow
+	// Alias is what goes with an alias; all NULL where there is nothing.
+	Alias AliasRevisionRow
+}
+
+// AliasRevisionRecord is what an alias stands for since when, as it is written.
+// It stays when the alias is taken away, and is apart from the name because
+// programs from before there was one write that alone.
+type AliasRevisionRecord struct {
+	Tenant   uuid.UUID
+	Name     string
+	Key      *uuid.UUID // nil: the alias was taken away
+	Was      uint64     // the revision that this one follows, 0 for the first
+	Revision uint64
+	Code     Code
+}
+
+// AliasRevisionRow is an AliasRevisionRecord as it was found.
+type AliasRevisionRow struct {
+	Revision Integer
+	Key      Bytes
+	Code     CodeRow
 }
 
 // The parameters of aliases.
 type (
-	SetAliasParams    struct{ Name KeyNameRecord }
-	DeleteAliasParams struct {
+	SetAliasParams struct {
+		Name     KeyNameRecord
+		Revision AliasRevisionRecord
+	}
+	DeleteAliasParams   struct{ Revision AliasRevisionRecord }
+	AliasRevisionParams struct {
 		Tenant uuid.UUID
 		Name   string
 	}

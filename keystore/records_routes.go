@@ -13,15 +13,18 @@ type (
 		After  string
 		Limit  int
 	}
-	PutRouteParams    struct{ Route RouteRecord }
+	PutRouteParams struct {
+		Route RouteRecord
+		New   bool
+	}
 	DeleteRouteParams struct {
-		Tenant uuid.UUID
-		Name   string
+		Was int64 // the revision of the route's row
+		End RouteEndRecord
 	}
 	PutRouteHealthParams struct{ Health RouteHealthRecord }
 )
 
-// RouteRecord is a route as it is written; Revision 1 is a new one.
+// RouteRecord is a route as it is written.
 type RouteRecord struct {
 	Tenant   uuid.UUID
 	Name     string
@@ -34,6 +37,21 @@ type RouteRecord struct {
 type RouteRow struct {
 	Name     Text
 	Document Bytes
+	Revision Integer
+	Code     CodeRow
+}
+
+// RouteEndRecord is the last end of a route as it is written. It stays when the
+// route is made anew.
+type RouteEndRecord struct {
+	Tenant   uuid.UUID
+	Name     string
+	Revision uint64
+	Code     Code
+}
+
+// RouteEndRow is the last end of a route as it was found.
+type RouteEndRow struct {
 	Revision Integer
 	Code     CodeRow
 }

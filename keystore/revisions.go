@@ -15,13 +15,22 @@ import (
 type rowName struct {
 	object     Object
 	tenant, id uuid.UUID
-	node       string // of ObjectNodeSetting
+	name       string // of ObjectNodeSetting, ObjectKeyName and ObjectRoute
 }
 
 func rowOf(object Object, tenant, id uuid.UUID) rowName {
 	return rowName{object: object, tenant: tenant, id: id}
 }
-func rowOfNode(node string) rowName { return rowName{object: ObjectNodeSetting, node: node} }
+func rowOfNode(node string) rowName { return rowName{object: ObjectNodeSetting, name: node} }
+
+// rowOfAlias is of an alias: names that are none never change.
+func rowOfAlias(tenant uuid.UUID, alias string) rowName {
+	return rowName{object: ObjectKeyName, tenant: tenant, name: alias}
+}
+
+func rowOfRoute(tenant uuid.UUID, name string) rowName {
+	return rowName{object: ObjectRoute, tenant: tenant, name: name}
+}
 
 // rowOfPolicy is of all versions: the newest one is its revision.
 var rowOfPolicy = rowName{object: ObjectPolicy}
@@ -30,14 +39,19 @@ var rowOfPolicy = rowName{object: ObjectPolicy}
 var rowObjects = map[kms.RowObject]Object{
 	kms.RowOfTenant: ObjectTenant, kms.RowOfKey: ObjectKey, kms.RowOfCredential: ObjectCredential, kms.RowOfWebhook: ObjectWebhook,
 	kms.RowOfApproval: ObjectApproval, kms.RowOfNode: ObjectNodeSetting, kms.RowOfPolicy: ObjectPolicy,
-	kms.RowOfSecret: ObjectProviderSecret,
+	kms.RowOfSecret: ObjectProviderSecret, kms.RowOfAlias: ObjectKeyName,
+	kms.RowOfRoute: ObjectRoute,
 }
 
 func rowNameOf(r *kms.StoredRevision) (rowName, bool) {
 	object, ok := rowObjects[r.Object]
 	switch object {
 	case ObjectNodeSetting:
-		return rowOfNode(r.Node), ok
+		return rowOfNode(r.Name), ok
+	case ObjectKeyName:
+		return rowOfAlias(r.Tenant, r.Name), ok
+	case ObjectRoute:
+		return rowOfRoute(r.Tenant, r.Name), ok
 	case ObjectPolicy:
 		return rowOfPolicy, ok
 	case ObjectApproval:
@@ -47,7 +61,7 @@ func rowNameOf(r *kms.StoredRevision) (rowName, bool) {
 }
 
 func (n *rowName) revision(revision uint64) kms.StoredRevision {
-	r := kms.StoredRevision{Tenant: n.tenant, ID: n.id, Node: n.node, Revision: revision}
+	r := kms.StoredRevision{Tenant: n.tenant, ID: n.id, Name: n.name, Revision: revision}
 	for name, object := range rowObjects {
 		if object == n.object {
 			r.Object = name
@@ -77,10 +91,21 @@ func (r *revisions) moment() uint64 {
 	return r.moments
 }
 
+// first is the revision that rows of the kind begin with.
+func (n *rowName) first() uint64 {
+	switch n.object {
+	case ObjectKeyName:
+		return kms.FirstAliasRevision
+	case ObjectRoute:
+		return kms.RouteRevisions + 1
+	}
+	return 1
+}
+
 // raise notes that a row has had a revision. The first one tells nothing: no row
 // has less.
 func (r *revisions) raise(row rowName, revision uint64) {
-	if revision < 2 || r.of(row).revision >= revision {
+	if revision <= row.first() || r.of(row).revision >= revision {
 		return
 	}
 	r.mu.Lock()
@@ -150,9 +175,17 @@ func (s *Store) KnowRevisions(list ...kms.StoredRevision) {
 			continue
 		}
 		s.known.raise(row, list[i].Revision)
-		// What is cached may be older.
-		s.Invalidate(row.object, row.tenant, row.id)
+		s.forget(row) // what is cached may be older
 	}
+}
+
+// forget forgets what is cached of an object.
+func (s *Store) forget(row rowName) {
+	if row.object == ObjectKeyName {
+		s.InvalidateName(row.tenant, row.name)
+		return
+	}
+	s.Invalidate(row.object, row.tenant, row.id)
 }
 
 // OldRows implements kms.Revisions. It reads one row after the other, past the
@@ -176,7 +209,7 @@ func (s *Store) OldRows(ctx context.Context) ([]kms.OldRow, error) {
 		case err != nil:
 			continue // damaged, and reported as that
 		}
-		s.Invalidate(row.object, row.tenant, row.id)
+		s.forget(row)
 		old = append(old, kms.OldRow{StoredRevision: row.revision(known), Found: found})
 	}
 	s.known.looked(len(old), time.Since(began))
@@ -249,13 +282,17 @@ func (s *Store) readRevision(ctx context.Context, c *rowCoder, row rowName) (rev
 		a, err := decodeApproval(c, r, &row.id)
 		return a.revision, err
 	case ObjectNodeSetting:
-		r, err := s.driver.NodeSetting(ctx, NodeSettingParams{Node: row.node})
+		r, err := s.driver.NodeSetting(ctx, NodeSettingParams{Node: row.name})
 		if err != nil {
 			return 0, err
 		}
-		node := kms.NodeID(row.node)
+		node := kms.NodeID(row.name)
 		n, err := decodeNodeSetting(c, r, &node)
 		return n.Revision, err
+	case ObjectKeyName:
+		return s.readAlias(ctx, c, row.tenant, row.name)
+	case ObjectRoute:
+		return s.readRouteRevision(ctx, c, row.tenant, row.name)
 	}
 	return s.NewestPolicy(ctx)
 }

@@ -65,7 +65,19 @@ func (s *Store) PutRoute(ctx context.Context, r *kms.ProviderRoute) error {
 	if err != nil {
 		return err
 	}
-	if r.Revision == 1 {
+	_, err = s.driver.Route(ctx, RouteParams{Tenant: r.Tenant, Name: r.Name})
+	created := errors.Is(err, ErrMissing)
+	if err != nil && !created {
+		return translate(err)
+	}
+	if created {
+		before, err := s.routeRevision(ctx, c, r.Tenant, r.Name, nil)
+		if err != nil {
+			return err
+		}
+		if r.Revision != before+1 {
+			return errRevision()
+		}
 		rows, err := s.driver.ListRoutes(ctx, ListRoutesParams{Tenant: r.Tenant, Limit: kms.MaxRoutes})
 		switch {
 		case err != nil:
@@ -81,19 +93,111 @@ func (s *Store) PutRoute(ctx context.Context, r *kms.ProviderRoute) error {
 	if record.Code, err = c.code(codeRoute, record.fields()); err != nil {
 		return err
 	}
-	err = s.driver.PutRoute(ctx, PutRouteParams{Route: record})
+	err = s.driver.PutRoute(ctx, PutRouteParams{Route: record, New: created})
 	if errors.Is(err, ErrExists) {
 		err = ErrStale // it was made meanwhile
 	}
-	return translate(err)
+	if err != nil {
+		return translate(err)
+	}
+	s.known.raise(rowOfRoute(r.Tenant, r.Name), kms.RouteRevisions+r.Revision)
+	return nil
 }
 
 // DeleteRoute implements kms.ProviderRoutes.
 func (s *Store) DeleteRoute(ctx context.Context, tenant uuid.UUID, name string) error {
-	if _, err := s.coder(); err != nil {
+	c, err := s.coder()
+	if err != nil {
 		return err
 	}
-	return translate(s.driver.DeleteRoute(ctx, DeleteRouteParams{Tenant: tenant, Name: name}))
+	row, err := s.driver.Route(ctx, RouteParams{Tenant: tenant, Name: name})
+	if err != nil {
+		return translate(err)
+	}
+	revision, err := s.routeRevision(ctx, c, tenant, name, row)
+	if err != nil {
+		return err
+	}
+	end := RouteEndRecord{Tenant: tenant, Name: name, Revision: revision + 1}
+	if end.Code, err = c.code(codeRouteEnd, end.fields()); err != nil {
+		return err
+	}
+	if err := s.driver.DeleteRoute(ctx, DeleteRouteParams{Was: row.Revision.Int64, End: end}); err != nil {
+		return translate(err)
+	}
+	s.known.raise(rowOfRoute(tenant, name), kms.RouteRevisions+end.Revision)
+	return nil
+}
+
+// RouteRevision implements kms.ProviderRoutes.
+func (s *Store) RouteRevision(ctx context.Context, tenant uuid.UUID, name string) (uint64, error) {
+	c, err := s.coder()
+	if err != nil {
+		return 0, err
+	}
+	row, err := s.driver.Route(ctx, RouteParams{Tenant: tenant, Name: name})
+	if err != nil && !errors.Is(err, ErrMissing) {
+		return 0, translate(err)
+	}
+	if err != nil {
+		row = nil
+	}
+	return s.routeRevision(ctx, c, tenant, name, row)
+}
+
+// routeRevision is the highest revision that a route is known to have had, by its
+// row, unless that is nil or damaged, and by its last end.
+func (s *Store) routeRevision(ctx context.Context, c *rowCoder, tenant uuid.UUID, name string, row *RouteRow) (uint64, error) {
+	end, err := s.routeEnd(ctx, c, tenant, name)
+	if err != nil {
+		return 0, err
+	}
+	revision := max(end, s.knownRoute(tenant, name))
+	if row != nil {
+		if r, err := decodeRoute(c, tenant, row); err == nil {
+			revision = max(revision, r.Revision)
+		}
+	}
+	return revision, nil
+}
+
+// knownRoute is the revision that a route is known to have had, 0 for none.
+func (s *Store) knownRoute(tenant uuid.UUID, name string) uint64 {
+	known := s.known.of(rowOfRoute(tenant, name)).revision
+	return max(known, kms.RouteRevisions) - kms.RouteRevisions
+}
+
+// routeEnd is the revision with which a route was last deleted, 0 for never.
+func (s *Store) routeEnd(ctx context.Context, c *rowCoder, tenant uuid.UUID, name string) (uint64, error) {
+	row, err := s.driver.RouteEnd(ctx, RouteParams{Tenant: tenant, Name: name})
+	switch {
+	case errors.Is(err, ErrMissing):
+		return 0, nil
+	case err != nil:
+		return 0, translate(err)
+	}
+	end, err := decodeRouteEnd(c, tenant, name, row)
+	return end.Revision, s.decoded(err)
+}
+
+// readRouteRevision is readRevision for a route: that of its row, or of its end.
+func (s *Store) readRouteRevision(ctx context.Context, c *rowCoder, tenant uuid.UUID, name string) (uint64, error) {
+	row, err := s.driver.Route(ctx, RouteParams{Tenant: tenant, Name: name})
+	if errors.Is(err, ErrMissing) {
+		end, err := s.routeEnd(ctx, c, tenant, name)
+		if err == nil && end == 0 {
+			return 0, ErrMissing
+		}
+		return kms.RouteRevisions + end, err
+	}
+	if err != nil {
+		return 0, err
+	}
+	r, err := decodeRoute(c, tenant, row)
+	if r == nil {
+		return 0, err
+	}
+	return kms.RouteRevisions + r.Revision, err
 }
 
 // HealthOfRoute implements kms.ProviderRoutes. A damaged health is reported to
@@ -197,7 +301,17 @@ func decodeRoute(c *rowCoder, tenant uuid.UUID, row *RouteRow) (*kms.ProviderRou
 		r.Targets[i] = kms.RouteTarget(doc.Targets[i])
 	}
 	checkRoute(r, d.fail)
+	c.current(d, rowOfRoute(tenant, r.Name), kms.RouteRevisions+r.Revision)
 	return r, d.result()
+}
+
+func decodeRouteEnd(c *rowCoder, tenant uuid.UUID, name string, row *RouteEndRow) (RouteEndRecord, error) {
+	d := newDecoder(ObjectRouteEnd, tenant, uuid.Nil())
+	record := RouteEndRecord{Tenant: tenant, Name: name, Revision: d.revision(row.Revision)}
+	if d.result() == nil {
+		c.check(d, codeRouteEnd, record.fields(), row.Code)
+	}
+	return record, d.result()
 }
 
 func checkRoute(r *kms.ProviderRoute, fail failFunc) {
@@ -226,6 +340,10 @@ func decodeRouteHealth(c *rowCoder, r *kms.ProviderRoute, row *RouteHealthRow) (
 
 func (r *RouteRecord) fields() fields {
 	return fields{}.id(r.Tenant).text(r.Name).bytes(r.Document).number(r.Revision)
+}
+
+func (r *RouteEndRecord) fields() fields {
+	return fields{}.id(r.Tenant).text(r.Name).number(r.Revision)
 }
 
 func (r *RouteHealthRecord) fields() fields {

@@ -89,6 +89,12 @@ func (c *rowCoder) keyName(r KeyNameRecord) (KeyNameRecord, error) {
 	return r, err
 }
 
+func (c *rowCoder) aliasRevision(r AliasRevisionRecord) (AliasRevisionRecord, error) {
+	var err error
+	r.Code, err = c.code(codeAlias, r.fields())
+	return r, err
+}
+
 func (c *rowCoder) credential(credential *kms.Credential) (CredentialRecord, error) {
 	r, err := encodeCredential(credential)
 	if err != nil {

@@ -59,6 +59,7 @@ const (
 	ObjectProviderSecret Object = "provider secret"
 	ObjectRoute          Object = "route"
 	ObjectRouteHealth    Object = "health of a route"
+	ObjectRouteEnd       Object = "end of a route"
 	ObjectBaseline       Object = "baseline of a credential"
 	ObjectEndpoint       Object = "endpoint of a provider"
 	ObjectJob            Object = "job"

@@ -67,6 +67,10 @@ type Aliases interface {
 	// was that one's. KindConflict when a key has that name.
 	SetAlias(ctx context.Context, tenant, key uuid.UUID, alias string) error
 	DeleteAlias(ctx context.Context, tenant uuid.UUID, alias string) error
+	// AliasRevision returns the revision of an alias, which grows with every
+	// change and when it is taken away: 0 for one that never was. It asks the
+	// database, and answers for an alias that is refused as well.
+	AliasRevision(ctx context.Context, tenant uuid.UUID, alias string) (uint64, error)
 	// KeyAliases returns the aliases of a key, ordered.
 	KeyAliases(ctx context.Context, tenant, key uuid.UUID) ([]string, error)
 	// ListAliases returns a page of a tenant's aliases ordered by name.

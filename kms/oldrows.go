@@ -32,14 +32,20 @@ const (
 	// RowOfSecret is a provider secret, whose revision is the tenant's: a change
 	// makes it at least one more.
 	RowOfSecret RowObject = "secret"
+	// RowOfAlias is a further name of a key. Its revision grows on when it is
+	// taken away.
+	RowOfAlias RowObject = "alias"
+	// RowOfRoute is a route over providers. Its revision grows on when it is
+	// deleted and made anew.
+	RowOfRoute RowObject = "route"
 )
 
 // StoredRevision is a revision that the row of an object is known to have had.
 type StoredRevision struct {
 	Object RowObject
 	Tenant uuid.UUID // whose; zero for what is the operators'
-	ID     uuid.UUID // zero for nodes and policies
-	Node   string    // of a RowOfNode
+	ID     uuid.UUID // zero for nodes, policies, aliases and routes
+	Name   string    // of a RowOfNode, a RowOfAlias and a RowOfRoute
 	// Revision is, of RowOfPolicy, the version, and RowRemoved for an object that
 	// was removed, of which any row is too old.
 	Revision uint64
@@ -47,6 +53,15 @@ type StoredRevision struct {
 
 // RowRemoved is the revision of what was removed for good.
 const RowRemoved uint64 = math.MaxInt64
+
+// FirstAliasRevision is the revision of an alias that was set once, and of one
+// from before aliases had revisions. The entries of that time have the revision of
+// the key, which is never so high: by that they are told apart.
+const FirstAliasRevision uint64 = 1 << 32
+
+// RouteRevisions is what entries add to the revision of a route. Those without are
+// from before it grew on when a route was made anew.
+const RouteRevisions uint64 = 1 << 32
 
 // The revisions of an approval: asked for, given, used.
 const (
@@ -88,14 +103,20 @@ func (e *Entry) StoredRevisions(made bool) []StoredRevision {
 func (e *Entry) row() (StoredRevision, bool) {
 	r := StoredRevision{Tenant: e.target()}
 	switch e.Op {
-	case OpSetAlias, OpDeleteAlias, OpCreateProject, OpApprove, OpSetSecretGrants, OpCreateJob, OpCancelJob, OpDeleteJob, OpLiftCost:
+	case OpCreateProject, OpApprove, OpSetSecretGrants, OpCreateJob, OpCancelJob, OpDeleteJob, OpLiftCost:
 		return r, false
 	case OpRewrapKeys, OpRetireRoots, OpInitDomain, OpJoinDomain, OpReplaceRoots, OpGiveRoots, OpRestore:
 		return r, false
 	case OpSetNodeMode:
-		return StoredRevision{Object: RowOfNode, Node: e.Resource}, true
+		return StoredRevision{Object: RowOfNode, Name: e.Resource}, true
 	case OpPutPolicy:
 		return StoredRevision{Object: RowOfPolicy}, true
+	case OpSetAlias, OpDeleteAlias:
+		r.Object, r.Name = RowOfAlias, e.Resource
+		return r, e.Revision >= FirstAliasRevision
+	case OpPutRoute, OpDeleteRoute:
+		r.Object, r.Name = RowOfRoute, e.Resource
+		return r, e.Revision >= RouteRevisions
 	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		r.Object = RowOfTenant
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke,
@@ -121,8 +142,8 @@ func (e *Entry) row() (StoredRevision, bool) {
 // String names the object, as entries of OpFoundOld do.
 func (r StoredRevision) String() string {
 	switch r.Object {
-	case RowOfNode:
-		return string(r.Object) + " " + r.Node
+	case RowOfNode, RowOfAlias, RowOfRoute:
+		return string(r.Object) + " " + r.Name
 	case RowOfPolicy:
 		return string(r.Object)
 	}
@@ -282,8 +303,8 @@ func (e *Entry) found() (StoredRevision, bool) {
 	switch r.Object {
 	case RowOfPolicy:
 		return r, true
-	case RowOfNode:
-		r.Node = name
+	case RowOfNode, RowOfAlias, RowOfRoute:
+		r.Name = name
 		return r, true
 	}
 	id, err := uuid.Parse(name)

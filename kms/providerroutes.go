@@ -30,14 +30,18 @@ func (s *Service) PutRoute(ctx context.Context, t *Ticket, in PutRouteInput) (r 
 			case err == nil:
 				next.ID, next.Created, next.Revision = was.ID, was.Created, was.Revision+1
 			case KindOf(err) == KindNotFound:
-				next.ID, next.Revision, created = newID(), 1, true
+				before, err := s.routes.RouteRevision(ctx, t.By.Tenant.ID, in.Name)
+				if err != nil {
+					return err
+				}
+				next.ID, next.Revision, created = newID(), before+1, true
 			default:
 				return err
 			}
-			if in.Expected != 0 && in.Expected != next.Revision-1 {
+			if in.Expected != 0 && (created || in.Expected != next.Revision-1) {
 				return Errorf(KindPreconditionFailed, "the route has another revision")
 			}
-			t.Revision = next.Revision - 1
+			t.Revision = RouteRevisions + next.Revision - 1
 			return s.checkEndpoints(ctx, &next)
 		},
 		store: func(ctx context.Context, t *Ticket) error {
@@ -164,11 +168,16 @@ func (s *Service) ListRoutes(ctx context.Context, t *Ticket, page Page) (list []
 	return list, next, nil
 }
 
-// DeleteRoute removes a route with what is known of its health.
+// DeleteRoute removes a route with what is known of its health, also one that is
+// refused, because its row is damaged or an old one: so it can be made anew.
 func (s *Service) DeleteRoute(ctx context.Context, t *Ticket, name string) error {
 	return s.run(ctx, t, &task{op: OpDeleteRoute,
 		prepare: func(t *Ticket) error {
-			_, err := s.route(ctx, t, name)
+			if _, err := s.route(ctx, t, name); err != nil && KindOf(err) != KindInternal {
+				return err
+			}
+			revision, err := s.routes.RouteRevision(ctx, t.By.Tenant.ID, name)
+			t.Resource, t.Revision = name, RouteRevisions+revision
 			return err
 		},
 		store: func(ctx context.Context, t *Ticket) error {
@@ -205,14 +214,23 @@ func (s *Service) ReplayRoute(ctx context.Context, t *Ticket, op Op, name string
 }
 
 func (s *Service) foundRoute(ctx context.Context, e *Entry) string {
+	before := e.Revision
+	if before >= RouteRevisions {
+		before -= RouteRevisions
+	}
 	r, err := s.routes.Route(ctx, e.Tenant, e.Resource)
 	switch {
 	case err == nil:
-		return since(e.Revision, r.Revision)
+		return since(before, r.Revision)
 	case KindOf(err) == KindNotFound && e.Op == OpDeleteRoute:
 		return OutcomeFoundDone
+	case KindOf(err) == KindNotFound && before > 0:
+		// It may have been deleted before, and not made anew.
+		if revision, err := s.routes.RouteRevision(ctx, e.Tenant, e.Resource); err == nil && revision <= before {
+			return OutcomeFoundUndone
+		}
 	}
-	return missing(err, e.Revision)
+	return missing(err, before)
 }
 
 // maxHealthTries is how often a report is applied to the health of a route

@@ -119,14 +119,25 @@ func (s *Service) foundKey(ctx context.Context, e *Entry) string {
 }
 
 func (s *Service) foundAlias(ctx context.Context, e *Entry) string {
+	undone := OutcomeFoundUndone
+	if e.Revision >= FirstAliasRevision {
+		revision, err := s.aliases.AliasRevision(ctx, e.Tenant, e.Resource)
+		switch {
+		case err != nil:
+			return OutcomeFoundUnknown
+		case revision <= e.Revision:
+			return OutcomeFoundUndone
+		}
+		undone = OutcomeFoundChanged
+	}
 	key, err := s.keys.Lookup(ctx, e.Tenant, e.Resource)
 	switch {
 	case err != nil && KindOf(err) != KindNotFound:
 		return OutcomeFoundUnknown
 	case (err == nil) != (e.Op == OpSetAlias):
-		return OutcomeFoundUndone
+		return undone
 	case err == nil && key.ID != e.Key:
-		return OutcomeFoundUndone
+		return undone
 	}
 	return OutcomeFoundDone
 }

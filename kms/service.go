@@ -552,7 +552,7 @@ func (s *Service) fill(e *Entry, t *Ticket, phase Phase, err error) {
 	}
 	if phase == PhaseIntent {
 		e.Outcome, e.Revision = "", t.Revision
-		if t.Key != nil && t.Op.Info().PerKey {
+		if t.Key != nil && t.Op.Info().PerKey && t.Op != OpSetAlias {
 			e.Revision = t.Key.Revision
 		}
 	} else if err != nil {

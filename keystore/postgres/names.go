@@ -10,11 +10,21 @@ import (
 
 // Names and aliases of keys are one namespace and one table.
 const (
-	selectKeyName = `SELECT name, kind, key_id, mac, mac_version FROM key_names WHERE tenant = $1 AND name = $2`
-	listAliases   = `SELECT name, kind, key_id, mac, mac_version FROM key_names
-		WHERE tenant = $1 AND name > $2 AND kind = 'ALIAS' ORDER BY name LIMIT $3`
-	listAliasesOfKey = `SELECT name, kind, key_id, mac, mac_version FROM key_names
-		WHERE tenant = $1 AND key_id = $4 AND name > $2 AND kind = 'ALIAS' ORDER BY name LIMIT $3`
+	selectKeyName = `SELECT n.name, n.kind, n.key_id, n.mac, n.mac_version, r.revision, r.key_id, r.mac, r.mac_version FROM key_names n
+		LEFT JOIN alias_revisions r ON r.tenant = n.tenant AND r.name = n.name AND n.kind = 'ALIAS'
+		WHERE n.tenant = $1 AND n.name = $2`
+	listAliases = `SELECT n.name, n.kind, n.key_id, n.mac, n.mac_version, r.revision, r.key_id, r.mac, r.mac_version FROM key_names n
+		LEFT JOIN alias_revisions r ON r.tenant = n.tenant AND r.name = n.name AND n.kind = 'ALIAS'
+		WHERE n.tenant = $1 AND n.name > $2 AND n.kind = 'ALIAS' ORDER BY n.name LIMIT $3`
+	listAliasesOfKey = `SELECT n.name, n.kind, n.key_id, n.mac, n.mac_version, r.revision, r.key_id, r.mac, r.mac_version FROM key_names n
+		LEFT JOIN alias_revisions r ON r.tenant = n.tenant AND r.name = n.name AND n.kind = 'ALIAS'
+		WHERE n.tenant = $1 AND n.key_id = $4 AND n.name > $2 AND n.kind = 'ALIAS' ORDER BY n.name LIMIT $3`
+
+	selectAliasRevision = `SELECT revision, key_id, mac, mac_version FROM alias_revisions WHERE tenant = $1 AND name = $2`
+	putAliasRevision    = `INSERT INTO alias_revisions (tenant, name, key_id, revision, mac, mac_version) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (tenant, name) DO UPDATE SET key_id = excluded.key_id, revision = excluded.revision, mac = excluded.mac,
+			mac_version = excluded.mac_version
+		WHERE alias_revisions.tenant = excluded.tenant AND alias_revisions.revision = $7`
 
 	insertKeyName = `INSERT INTO key_names (tenant, name, kind, key_id, mac, mac_version) VALUES ($1, $2, $3, $4, $5, $6)`
 	// The lock keeps the key from being destroyed before it has the alias.
@@ -28,7 +38,11 @@ const (
 )
 
 func keyNameTargets(r *keystore.KeyNameRow) []any {
-	return []any{&r.Name, &r.Kind, idColumn{&r.Key}, &r.Code.MAC, &r.Code.Version}
+	return append([]any{&r.Name, &r.Kind, idColumn{&r.Key}, &r.Code.MAC, &r.Code.Version}, aliasRevisionTargets(&r.Alias)...)
+}
+
+func aliasRevisionTargets(r *keystore.AliasRevisionRow) []any {
+	return []any{&r.Revision, idColumn{&r.Key}, &r.Code.MAC, &r.Code.Version}
 }
 
 // KeyName implements keystore.KeyDriver.
@@ -44,6 +58,9 @@ func (db *DB) SetAlias(ctx context.Context, p keystore.SetAliasParams) error {
 		if err := tx.execOne(ctx, keystore.ErrMissing, selectLiveKey, id(n.Tenant), id(n.Key)); err != nil {
 			return err
 		}
+		if err := execAliasRevision(ctx, tx, &p.Revision); err != nil {
+			return err
+		}
 		return tx.execOne(ctx, keystore.ErrExists, upsertAlias, id(n.Tenant), n.Name, n.Kind, id(n.Key),
 			n.Code.MAC, codeVersion(n.Code))
 	})
@@ -51,9 +68,26 @@ func (db *DB) SetAlias(ctx context.Context, p keystore.SetAliasParams) error {
 
 // DeleteAlias implements keystore.AliasDriver.
 func (db *DB) DeleteAlias(ctx context.Context, p keystore.DeleteAliasParams) error {
-	return db.write(ctx, p.Tenant, func(tx transaction) error {
-		return tx.execOne(ctx, keystore.ErrMissing, deleteAlias, id(p.Tenant), p.Name)
+	r := &p.Revision
+	return db.write(ctx, r.Tenant, func(tx transaction) error {
+		if err := execAliasRevision(ctx, tx, r); err != nil {
+			return err
+		}
+		return tx.execOne(ctx, keystore.ErrMissing, deleteAlias, id(r.Tenant), r.Name)
 	})
+}
+
+// execAliasRevision comes before the change of the name, so that changes of one
+// alias wait for each other in one order.
+func execAliasRevision(ctx context.Context, tx transaction, r *keystore.AliasRevisionRecord) error {
+	return tx.execOne(ctx, keystore.ErrOvertaken, putAliasRevision, id(r.Tenant), r.Name, maybeID(r.Key), r.Revision,
+		r.Code.MAC, codeVersion(r.Code), r.Was)
+}
+
+// AliasRevision implements keystore.AliasDriver.
+func (db *DB) AliasRevision(ctx context.Context, p keystore.AliasRevisionParams) (*keystore.AliasRevisionRow, error) {
+	var r keystore.AliasRevisionRow
+	return &r, db.row(ctx, p.Tenant, aliasRevisionTargets(&r), selectAliasRevision, id(p.Tenant), p.Name)
 }
 
 // ListAliases implements keystore.AliasDriver.

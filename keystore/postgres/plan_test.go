@@ -45,6 +45,8 @@ var largeTables = map[string]string{
 	"key_names": `INSERT INTO key_names (tenant, name, kind, key_id)
 		SELECT md5((i / 10)::text)::uuid, 'key-' || i, CASE i % 10 WHEN 0 THEN 'ALIAS' ELSE 'NAME' END, md5(i::text)::uuid
 		FROM generate_series(1, $1) i`,
+	"alias_revisions": `INSERT INTO alias_revisions (tenant, name, key_id, revision)
+		SELECT md5((i / 10)::text)::uuid, 'key-' || i, md5(i::text)::uuid, 4294967296 FROM generate_series(1, $1) i`,
 	"credentials": `INSERT INTO credentials (tenant, id, project, name, component, scopes, networks, created, revision)
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 'default', 'credential-' || i, '', '[]', '[]', now(), 1
 		FROM generate_series(1, $1) i`,
@@ -75,6 +77,8 @@ var largeTables = map[string]string{
 		SELECT md5((i / 10)::text)::uuid, md5(i::text)::uuid, 1, 0, 0, 0, 0, 0 FROM generate_series(1, $1) i`,
 	"routes": `INSERT INTO routes (tenant, name, document, revision)
 		SELECT md5((i / 10)::text)::uuid, 'route-' || i, '{}', 1 FROM generate_series(1, $1) i`,
+	"route_ends": `INSERT INTO route_ends (tenant, name, revision)
+		SELECT md5((i / 10)::text)::uuid, 'route-' || i, 1 FROM generate_series(1, $1) i`,
 	"route_health": `INSERT INTO route_health (tenant, name, route, document, revision)
 		SELECT md5((i / 10)::text)::uuid, 'route-' || i, md5(i::text)::uuid, '{}', 1 FROM generate_series(1, $1) i`,
 	"jobs": `INSERT INTO jobs (tenant, id, credential, state, expires, document, revision, due, waits)

@@ -11,10 +11,18 @@ import (
 const (
 	selectRoute = `SELECT name, document, revision, mac, mac_version FROM routes WHERE tenant = $1 AND name = $2`
 	listRoutes  = `SELECT name, document, revision, mac, mac_version FROM routes WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3`
-	insertRoute = `INSERT INTO routes (tenant, name, document, revision, mac, mac_version) VALUES ($1, $2, $3, $4, $5, $6)`
+	// Not behind an end that the route had meanwhile.
+	insertRoute = `INSERT INTO routes (tenant, name, document, revision, mac, mac_version)
+		SELECT $1::uuid, $2::text, $3::bytea, $4::bigint, $5::bytea, $6::bigint WHERE NOT EXISTS
+			(SELECT 1 FROM route_ends WHERE tenant = $1 AND name = $2 AND revision >= $4)`
 	updateRoute = `UPDATE routes SET document = $3, revision = $4, mac = $5, mac_version = $6
 		WHERE tenant = $1 AND name = $2 AND revision = $4 - 1`
-	deleteRoute = `DELETE FROM routes WHERE tenant = $1 AND name = $2`
+	deleteRoute = `DELETE FROM routes WHERE tenant = $1 AND name = $2 AND revision = $3`
+
+	selectRouteEnd = `SELECT revision, mac, mac_version FROM route_ends WHERE tenant = $1 AND name = $2`
+	putRouteEnd    = `INSERT INTO route_ends (tenant, name, revision, mac, mac_version) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (tenant, name) DO UPDATE SET revision = excluded.revision, mac = excluded.mac, mac_version = excluded.mac_version
+		WHERE route_ends.tenant = excluded.tenant`
 
 	selectRouteHealth = `SELECT route, document, revision, mac, mac_version FROM route_health WHERE tenant = $1 AND name = $2`
 	insertRouteHealth = `INSERT INTO route_health (tenant, name, route, document, revision, mac, mac_version)
@@ -47,23 +55,33 @@ func (db *DB) ListRoutes(ctx context.Context, p keystore.ListRoutesParams) (all 
 // PutRoute implements keystore.RouteDriver.
 func (db *DB) PutRoute(ctx context.Context, p keystore.PutRouteParams) error {
 	r := &p.Route
-	statement, missing := updateRoute, keystore.ErrStale
-	if r.Revision == 1 {
-		statement, missing = insertRoute, keystore.ErrMissing
+	statement := updateRoute
+	if p.New {
+		statement = insertRoute
 	}
 	return db.write(ctx, r.Tenant, func(tx transaction) error {
-		return tx.execOne(ctx, missing, statement, id(r.Tenant), r.Name, r.Document, r.Revision, r.Code.MAC, codeVersion(r.Code))
+		return tx.execOne(ctx, keystore.ErrStale, statement, id(r.Tenant), r.Name, r.Document, r.Revision, r.Code.MAC, codeVersion(r.Code))
 	})
 }
 
 // DeleteRoute implements keystore.RouteDriver.
 func (db *DB) DeleteRoute(ctx context.Context, p keystore.DeleteRouteParams) error {
-	return db.write(ctx, p.Tenant, func(tx transaction) error {
-		if _, err := tx.exec(ctx, deleteRouteHealth, id(p.Tenant), p.Name); err != nil {
+	e := &p.End
+	return db.write(ctx, e.Tenant, func(tx transaction) error {
+		if _, err := tx.exec(ctx, deleteRouteHealth, id(e.Tenant), e.Name); err != nil {
 			return err
 		}
-		return tx.execOne(ctx, keystore.ErrMissing, deleteRoute, id(p.Tenant), p.Name)
+		if err := tx.execOne(ctx, keystore.ErrStale, deleteRoute, id(e.Tenant), e.Name, p.Was); err != nil {
+			return err
+		}
+		return tx.execOne(ctx, keystore.ErrStale, putRouteEnd, id(e.Tenant), e.Name, e.Revision, e.Code.MAC, codeVersion(e.Code))
 	})
+}
+
+// RouteEnd implements keystore.RouteDriver.
+func (db *DB) RouteEnd(ctx context.Context, p keystore.RouteParams) (*keystore.RouteEndRow, error) {
+	var r keystore.RouteEndRow
+	return &r, db.row(ctx, p.Tenant, []any{&r.Revision, &r.Code.MAC, &r.Code.Version}, selectRouteEnd, id(p.Tenant), p.Name)
 }
 
 // RouteHealth implements keystore.RouteDriver.

@@ -9,11 +9,21 @@ import (
 
 // Names and aliases of keys are one namespace and one table.
 const (
-	selectKeyName = `SELECT name, kind, key_id, mac, mac_version FROM key_names WHERE tenant = ? AND name = ?`
-	listAliases   = `SELECT name, kind, key_id, mac, mac_version FROM key_names
-		WHERE tenant = ? AND name > ? AND kind = 'ALIAS' AND typeof(name) = 'text' ORDER BY name LIMIT ?`
-	listAliasesOfKey = `SELECT name, kind, key_id, mac, mac_version FROM key_names
-		WHERE tenant = ? AND key_id = ? AND name > ? AND kind = 'ALIAS' AND typeof(name) = 'text' ORDER BY name LIMIT ?`
+	selectKeyName = `SELECT n.name, n.kind, n.key_id, n.mac, n.mac_version, r.revision, r.key_id, r.mac, r.mac_version FROM key_names n
+		LEFT JOIN alias_revisions r ON r.tenant = n.tenant AND r.name = n.name AND n.kind = 'ALIAS'
+		WHERE n.tenant = ? AND n.name = ?`
+	listAliases = `SELECT n.name, n.kind, n.key_id, n.mac, n.mac_version, r.revision, r.key_id, r.mac, r.mac_version FROM key_names n
+		LEFT JOIN alias_revisions r ON r.tenant = n.tenant AND r.name = n.name AND n.kind = 'ALIAS'
+		WHERE n.tenant = ? AND n.name > ? AND n.kind = 'ALIAS' AND typeof(n.name) = 'text' ORDER BY n.name LIMIT ?`
+	listAliasesOfKey = `SELECT n.name, n.kind, n.key_id, n.mac, n.mac_version, r.revision, r.key_id, r.mac, r.mac_version FROM key_names n
+		LEFT JOIN alias_revisions r ON r.tenant = n.tenant AND r.name = n.name AND n.kind = 'ALIAS'
+		WHERE n.tenant = ? AND n.key_id = ? AND n.name > ? AND n.kind = 'ALIAS' AND typeof(n.name) = 'text' ORDER BY n.name LIMIT ?`
+
+	selectAliasRevision = `SELECT revision, key_id, mac, mac_version FROM alias_revisions WHERE tenant = ? AND name = ?`
+	putAliasRevision    = `INSERT INTO alias_revisions (tenant, name, key_id, revision, mac, mac_version) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (tenant, name) DO UPDATE SET key_id = excluded.key_id, revision = excluded.revision, mac = excluded.mac,
+			mac_version = excluded.mac_version
+		WHERE alias_revisions.tenant = excluded.tenant AND alias_revisions.revision = ?`
 
 	insertKeyName = `INSERT INTO key_names (tenant, name, kind, key_id, mac, mac_version) VALUES (?, ?, ?, ?, ?, ?)`
 	selectLiveKey = `SELECT 1 FROM keys WHERE tenant = ? AND id = ? AND state <> 'DESTROYED'`
@@ -26,7 +36,11 @@ const (
 )
 
 func keyNameTargets(r *keystore.KeyNameRow) []any {
-	return []any{&r.Name, &r.Kind, &r.Key, &r.Code.MAC, &r.Code.Version}
+	return append([]any{&r.Name, &r.Kind, &r.Key, &r.Code.MAC, &r.Code.Version}, aliasRevisionTargets(&r.Alias)...)
+}
+
+func aliasRevisionTargets(r *keystore.AliasRevisionRow) []any {
+	return []any{&r.Revision, &r.Key, &r.Code.MAC, &r.Code.Version}
 }
 
 // KeyName implements keystore.KeyDriver.
@@ -44,6 +58,9 @@ func (db *DB) SetAlias(ctx context.Context, p keystore.SetAliasParams) error {
 		if err := tx.statement(ctx, selectLiveKey).QueryRowContext(ctx, n.Tenant[:], n.Key[:]).Scan(&live); err != nil {
 			return err
 		}
+		if err := execAliasRevision(ctx, tx, &p.Revision); err != nil {
+			return err
+		}
 		return tx.execOne(ctx, keystore.ErrExists, upsertAlias, n.Tenant[:], n.Name, n.Kind, n.Key[:],
 			n.Code.MAC, codeVersion(n.Code))
 	})
@@ -51,9 +68,25 @@ func (db *DB) SetAlias(ctx context.Context, p keystore.SetAliasParams) error {
 
 // DeleteAlias implements keystore.AliasDriver.
 func (db *DB) DeleteAlias(ctx context.Context, p keystore.DeleteAliasParams) error {
+	r := &p.Revision
 	return db.write(ctx, func(tx transaction) error {
-		return tx.execOne(ctx, keystore.ErrMissing, deleteAlias, p.Tenant[:], p.Name)
+		if err := execAliasRevision(ctx, tx, r); err != nil {
+			return err
+		}
+		return tx.execOne(ctx, keystore.ErrMissing, deleteAlias, r.Tenant[:], r.Name)
 	})
+}
+
+func execAliasRevision(ctx context.Context, tx transaction, r *keystore.AliasRevisionRecord) error {
+	return tx.execOne(ctx, keystore.ErrOvertaken, putAliasRevision, r.Tenant[:], r.Name, maybeID(r.Key), r.Revision,
+		r.Code.MAC, codeVersion(r.Code), r.Was)
+}
+
+// AliasRevision implements keystore.AliasDriver.
+func (db *DB) AliasRevision(ctx context.Context, p keystore.AliasRevisionParams) (*keystore.AliasRevisionRow, error) {
+	var r keystore.AliasRevisionRow
+	err := db.row(ctx, selectAliasRevision, p.Tenant[:], p.Name).Scan(aliasRevisionTargets(&r)...)
+	return &r, db.translate(err)
 }
 
 // ListAliases implements keystore.AliasDriver.

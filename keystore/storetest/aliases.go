@@ -73,6 +73,10 @@ func testAliases(t *testing.T, open func(*testing.T) keystore.Driver) {
 		if e.lookup(t, tenant.ID, "shared-alias").ID != a.ID || e.lookup(t, other.ID, "shared-alias").ID != theirs.ID {
 			t.Error("aliases of two tenants meet")
 		}
+		set(t, a, "shared-alias")
+		if n, err := e.AliasRevision(ctx, other.ID, "shared-alias"); err != nil || n != kms.FirstAliasRevision {
+			t.Errorf("the other's revision is %d, %v", n, err)
+		}
 	})
 	t.Run("ListsAreInByteOrder", func(t *testing.T) {
 		lists := e.tenant(t, "alias-lists")

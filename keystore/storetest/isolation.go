@@ -210,6 +210,8 @@ var withoutTenant = map[string]string{
 	"ListProjects":                "ListsHoldTheTenantsOwnObjects",
 	"ListKeys":                    "ListsHoldTheTenantsOwnObjects",
 	"ListCredentials":             "ListsHoldTheTenantsOwnObjects",
+	"AliasRevision":               "a name in the own tenant: TenantsHaveTheirOwn",
+	"RouteRevision":               "a name in the own tenant: a route that never was has none",
 	"ListAliases":                 "ListsHoldTheTenantsOwnObjects",
 	"TouchKeys":                   "says nothing of what it found: UsesOfAnotherTenantsObjectsChangeNothing",
 	"TouchCredentials":            "says nothing of what it found: UsesOfAnotherTenantsObjectsChangeNothing",

@@ -127,6 +127,14 @@ var unopened = map[string]func(context.Context, *env) error{
 	"TouchCredentials": func(ctx context.Context, e *env) error { return e.TouchCredentials(ctx, []kms.CredentialUse{{}}) },
 	"SetAlias":         func(ctx context.Context, e *env) error { return e.SetAlias(ctx, unopenedID, unopenedID, "early") },
 	"DeleteAlias":      func(ctx context.Context, e *env) error { return e.DeleteAlias(ctx, unopenedID, "early") },
+	"RouteRevision": func(ctx context.Context, e *env) error {
+		_, err := e.RouteRevision(ctx, unopenedID, "early")
+		return err
+	},
+	"AliasRevision": func(ctx context.Context, e *env) error {
+		_, err := e.AliasRevision(ctx, unopenedID, "early")
+		return err
+	},
 	"KeyAliases": func(ctx context.Context, e *env) error {
 		_, err := e.KeyAliases(ctx, unopenedID, unopenedID)
 		return err
@@ -431,7 +439,7 @@ func testAdoption(t *testing.T, driver keystore.Driver) {
 	for name, v := range victims {
 		switch name {
 		case "secret": // has none
-		case "name", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route", "job", "incident", "lift": // there were none
+		case "name", "alias", "approval", "node", "policy", "webhook", "provider", "value", "revision", "route", "end", "job", "incident", "lift": // there were none
 		case "nonces":
 			uncode(v.table, v.key, v.value, "nonces_")
 		default:

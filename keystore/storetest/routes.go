@@ -27,6 +27,11 @@ func sampleRoute(tenant uuid.UUID, name string) *kms.ProviderRoute {
 func (e *env) route(t testing.TB, tenant uuid.UUID, name string) *kms.ProviderRoute {
 	t.Helper()
 	r := sampleRoute(tenant, name)
+	before, err := e.RouteRevision(t.Context(), tenant, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Revision = before + 1
 	if err := e.PutRoute(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}

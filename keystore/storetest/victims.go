@@ -34,6 +34,7 @@ type scene struct {
 const (
 	sceneProject = "-project"
 	sceneAlias   = "-alias"
+	sceneEnded   = "-ended"
 )
 
 func makeScene(t *testing.T, e *env, prefix string) *scene {
@@ -96,6 +97,8 @@ func makeScene(t *testing.T, e *env, prefix string) *scene {
 	s.secret = e.inRollout(t, e.secret(t, s.tenant.ID, prefix+"/secret"))
 	must(e.AddOutcomes(ctx, s.tenant.ID, []kms.SecretOutcome{{Secret: s.secret.ID, Version: 2, OK: 1}}))
 	s.route = e.route(t, s.tenant.ID, prefix+"-route")
+	e.route(t, s.tenant.ID, prefix+sceneEnded)
+	must(e.DeleteRoute(ctx, s.tenant.ID, prefix+sceneEnded))
 	s.job = e.job(t, s.tenant.ID)
 	s.incident = e.incident(t, s.tenant.ID)
 	s.deleted = e.deleted(t, prefix+"-deleted")
@@ -159,7 +162,7 @@ func (s *scene) victims() map[string]victim {
 		"tenant": {"tenants", "id", tenant[:], func(ctx context.Context, e *env) error {
 			_, err := e.Tenant(ctx, tenant)
 			return err
-		}, []string{"key", "pending", "version", "name"}},
+		}, []string{"key", "pending", "version", "name", "alias"}},
 		"deleted": {"tenants", "id", s.deleted.ID[:], func(ctx context.Context, e *env) error {
 			_, err := e.Tenant(ctx, s.deleted.ID)
 			return err
@@ -168,15 +171,16 @@ func (s *scene) victims() map[string]victim {
 			_, err := e.Project(ctx, tenant, s.prefix+sceneProject)
 			return err
 		}, nil},
-		"key":     {"keys", "id", s.key.ID[:], lookup(s.key.ID.String()), []string{"version", "name"}},
+		"key":     {"keys", "id", s.key.ID[:], lookup(s.key.ID.String()), []string{"version", "name", "alias"}},
 		"pending": {"keys", "id", s.pending.ID[:], lookup(s.pending.Name), nil},
-		"version": {"key_versions", "id", first.ID[:], lookup(s.key.Name), []string{"key", "name", "nonces"}},
+		"version": {"key_versions", "id", first.ID[:], lookup(s.key.Name), []string{"key", "name", "alias", "nonces"}},
 		// No nonce is taken by this.
 		"nonces": {"key_versions", "id", first.ID[:], func(ctx context.Context, e *env) error {
 			_, err := e.LeaseNonces(ctx, tenant, s.key.ID, 1, 0)
 			return err
 		}, nil},
-		"name":       {"key_names", "name", s.prefix + sceneAlias, lookup(s.prefix + sceneAlias), nil},
+		"name":       {"key_names", "name", s.prefix + sceneAlias, lookup(s.prefix + sceneAlias), []string{"alias"}},
+		"alias":      {"alias_revisions", "name", s.prefix + sceneAlias, lookup(s.prefix + sceneAlias), []string{"name"}},
 		"credential": {"credentials", "id", s.credential.ID[:], credential(s.credential.ID), []string{"secret"}},
 		"secret":     {"credential_secrets", "hash", hash[:], credential(s.credential.ID), []string{"credential"}},
 		"revoked":    {"credentials", "id", s.revoked.ID[:], credential(s.revoked.ID), nil},
@@ -206,6 +210,10 @@ func (s *scene) victims() map[string]victim {
 		}, []string{"provider", "value"}},
 		"route": {"routes", "name", s.route.Name, func(ctx context.Context, e *env) error {
 			_, err := e.Route(ctx, tenant, s.route.Name)
+			return err
+		}, nil},
+		"end": {"route_ends", "name", s.prefix + sceneEnded, func(ctx context.Context, e *env) error {
+			_, err := e.RouteRevision(ctx, tenant, s.prefix+sceneEnded)
 			return err
 		}, nil},
 		"job": {"jobs", "id", s.job.ID[:], func(ctx context.Context, e *env) error {
@@ -249,6 +257,7 @@ func (s *scene) lists(t *testing.T, e *env) map[string]bool {
 	wantList(t, "ListCredentials", err)
 	aliases, _, err := e.ListAliases(ctx, s.tenant.ID, page)
 	held["name"] = len(aliases) > 0
+	held["alias"] = held["name"]
 	wantList(t, "ListAliases", err)
 	projects, _, err := e.ListProjects(ctx, s.tenant.ID, page)
 	for _, p := range projects {
@@ -443,6 +452,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 	list = append(list, text("value", map[string]any{"number": int64(7), "data_key": []byte("another"), "value": []byte("another")})...)
 	list = append(list, text("revision", map[string]any{"revision": int64(9)})...)
 	list = append(list, text("route", map[string]any{"document": []byte(`{"models":["x"]}`), "revision": int64(9)})...)
+	list = append(list, text("end", map[string]any{"revision": int64(1)})...)
 	list = append(list, text("job", map[string]any{"credential": id[:], "state": "DONE", "expires": micro(time.Hour), "document": []byte(`{"items":1}`),
 		"revision": int64(9)})...)
 	list = append(list, text("incident", map[string]any{"document": []byte(`{"id":"x"}`), "ended": micro(time.Second)})...)
@@ -468,6 +478,8 @@ func (s *scene) tamperings(other *scene) []tampering {
 		"id": id[:], "created": micro(time.Second), "public_key": []byte("another's"), "blob": []byte("another's")})...)
 	list = append(list, text("nonces", map[string]any{"nonces": int64(0)})...)
 	list = append(list, text("name", map[string]any{"kind": keystore.KindName, "key_id": s.pending.ID[:]})...)
+	list = append(list, text("alias", map[string]any{"key_id": s.pending.ID[:], "revision": int64(1)})...)
+	list = append(list, tampering{victim: "alias", column: "key_id", value: nil})
 	list = append(list, text("credential", map[string]any{
 		"project": kms.DefaultProject, "name": "renamed", "component": "other", "scopes": `["key:*","tenant:*"]`, "networks": `[]`,
 		"created": micro(time.Second), "expires": nil, "revoked": micro(0), "revision": int64(3)})...)
@@ -483,7 +495,7 @@ func (s *scene) tamperings(other *scene) []tampering {
 // codeTamperings changes the codes of all victims.
 func codeTamperings() (list []tampering) {
 	for victim, prefix := range map[string]string{"tenant": "", "project": "", "key": "", "version": "", "nonces": "nonces_",
-		"name": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": "", "job": "", "incident": "", "lift": ""} {
+		"name": "", "alias": "", "credential": "", "approval": "", "node": "", "policy": "", "webhook": "", "provider": "", "value": "", "revision": "", "route": "", "end": "", "job": "", "incident": "", "lift": ""} {
 		mac, version := prefix+"mac", prefix+"mac_version"
 		list = append(list,
 			tampering{victim: victim, column: mac, value: make([]byte, 32)},
@@ -500,6 +512,8 @@ func codeTamperings() (list []tampering) {
 // unauthenticated lists the columns that may be changed without being noticed,
 // and why. "*" stands for all columns of a table.
 var unauthenticated = map[string]string{
+	"alias_revisions.tenant":   "the row is found by it; without it the alias has its first revision: ARevisionThatIsGoneIsFound",
+	"alias_revisions.name":     "the row is found by it; without it the alias has its first revision: ARevisionThatIsGoneIsFound",
 	"keys.last_used":           "nothing is decided by it",
 	"keys.last_used_op":        "nothing is decided by it",
 	"credentials.last_used":    "nothing is decided by it",
@@ -511,6 +525,8 @@ var unauthenticated = map[string]string{
 	"secret_revisions.tenant":  "the row is found by it; moved to another tenant its code is wrong",
 	"cost_lifts.tenant":        "the row is found by it; moved to another tenant its code is wrong",
 	"endpoint_probes.*":        "can hold calls of a target back that nobody gets through to it; calls that do overrule it",
+	"route_ends.tenant":        "the row is found by it; without it the route is one that never was: ARevisionThatIsGoneIsFound",
+	"route_ends.name":          "the row is found by it; without it the route is one that never was: ARevisionThatIsGoneIsFound",
 	"route_health.*":           "TamperedHealthIsForgotten",
 	"jobs.due":                 "says before when no item is run, and decides nothing else",
 	"jobs.waits":               "nothing is decided by it",

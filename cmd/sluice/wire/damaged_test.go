@@ -108,6 +108,9 @@ var undecided = map[string]bool{
 	// Like the row of no tenant: its own has none yet, and revisions go on from
 	// those of its secrets.
 	"secret_revisions.tenant": true,
+	// Like the row of no tenant or alias: an alias without one, or a route that
+	// never was, which is found where more is known.
+	"alias_revisions.tenant": true, "alias_revisions.name": true, "route_ends.tenant": true, "route_ends.name": true,
 	// When items are run, of what is done.
 	"jobs.due": true, "jobs.waits": true, "job_chunks.due": true,
 	// What it finds has to have the credential and the items of the request.
@@ -288,6 +291,25 @@ func (v *village) bystander(t *testing.T, table string) *bystander {
 		v.make(t, credential, "/v1/secrets/"+secret+"/activate", object{"version": 2, "steps": []int{10, 100}, "step_interval": 3600})
 		v.make(t, credential, "/v1/secret-values/report", object{"items": []object{{"secret_id": secret, "version": 2, "ok": 1}}})
 		return &bystander{where: "tenant = " + id(tenant), use: fetches(credential, name), spare: true}
+	case "alias_revisions":
+		v.make(t, v.crowd, "/v1/keys", object{"name": name, "spec": "AES_256"})
+		alias := name + "-alias"
+		if status := asks(v.crowd, http.MethodPut, "/v1/aliases/"+alias, object{"key": name})(t, v.Service); status != http.StatusOK {
+			t.Fatalf("setting an alias: %d", status)
+		}
+		return &bystander{where: "name = '" + alias + "'", use: asks(v.crowd, http.MethodPost, "/v1/keys/"+alias+"/encrypt", encrypt)}
+	case "route_ends":
+		tenant, credential := v.tenant(t, name)
+		v.route(t, credential, name)
+		if status := asks(credential, http.MethodDelete, "/v1/routes/"+name, nil)(t, v.Service); status != http.StatusOK {
+			t.Fatalf("deleting a route: %d", status)
+		}
+		return &bystander{where: "tenant = " + id(tenant), use: func(t *testing.T, s *wiretest.Service) int {
+			if _, err := s.App.Store.RouteRevision(t.Context(), uuid.MustParse(tenant), name); err != nil {
+				return http.StatusInternalServerError
+			}
+			return http.StatusOK
+		}}
 	case "routes", "route_health":
 		// Of a health that is damaged nothing is known, and the route serves.
 		tenant, credential := v.tenant(t, name) // one has a hundred

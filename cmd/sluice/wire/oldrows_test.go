@@ -15,8 +15,8 @@ import (
 
 // savedTables hold rows with a revision, and what belongs to them, in an order
 // in which they can be put back.
-var savedTables = []string{"tenants", "projects", "keys", "key_versions", "key_names", "credentials", "credential_secrets",
-	"approvals", "node_settings", "webhooks", "policies"}
+var savedTables = []string{"tenants", "projects", "keys", "key_versions", "key_names", "alias_revisions", "credentials", "credential_secrets",
+	"approvals", "node_settings", "webhooks", "policies", "routes", "route_health", "route_ends"}
 
 // save copies all rows as they are now.
 func (r *rawDatabase) save(t *testing.T) {
@@ -71,6 +71,11 @@ func (v *village) rolled(t *testing.T) []rolled {
 	tenant, member := v.tenant(t, "suspended")
 	hookTenant, hookAdmin := v.tenant(t, "hooked")
 	hook := v.webhook(t, uuid.MustParse(hookTenant))
+	for _, alias := range []string{"moved", "removed"} {
+		do(v.crowd, "PUT", "/v1/aliases/"+alias, object{"key": "works"})(t)
+	}
+	v.route(t, v.crowd, "replaced")
+	v.route(t, v.crowd, "deleted")
 	approval := &kms.Approval{ID: uuid.NewV7(), Op: kms.OpDeleteTenant, Resource: "tenant x", RequestedBy: uuid.NewV7(),
 		Created: time.Now(), Expires: time.Now().Add(time.Hour)}
 	if err := store.CreateApproval(ctx, approval); err != nil {
@@ -90,6 +95,18 @@ func (v *village) rolled(t *testing.T) []rolled {
 		{"key " + version, do(v.crowd, "POST", "/v1/keys/version/versions/1/disable", object{}), asks(v.crowd, "POST", "/v1/keys/version/encrypt", encrypt), true},
 		{"key " + destroyed, func(t *testing.T) { must(store.DestroyKey(ctx, v.crowdID, uuid.MustParse(destroyed), 1)) },
 			asks(v.crowd, "POST", "/v1/keys/"+destroyed+"/encrypt", encrypt), false},
+		{"alias moved", do(v.crowd, "PUT", "/v1/aliases/moved", object{"key": "version"}), asks(v.crowd, "POST", "/v1/keys/moved/encrypt", encrypt), true},
+		{"alias removed", func(t *testing.T) {
+			if status := asks(v.crowd, "DELETE", "/v1/aliases/removed", nil)(t, v.Service); status/100 != 2 {
+				t.Fatalf("taking an alias away: %d", status)
+			}
+		}, asks(v.crowd, "POST", "/v1/keys/removed/encrypt", encrypt), true},
+		{"route replaced", func(t *testing.T) { v.route(t, v.crowd, "replaced") }, asks(v.crowd, "GET", "/v1/routes/replaced", nil), true},
+		{"route deleted", func(t *testing.T) {
+			if status := asks(v.crowd, "DELETE", "/v1/routes/deleted", nil)(t, v.Service); status/100 != 2 {
+				t.Fatalf("deleting a route: %d", status)
+			}
+		}, asks(v.crowd, "GET", "/v1/routes/deleted", nil), true},
 		{"credential " + revoked.ID, do(v.crowd, "POST", "/v1/credentials/"+revoked.ID+"/revoke", object{}), asks(revoked.Credential, "GET", "/v1/keys", nil), true},
 		{"tenant " + tenant, do(v.Operator, "POST", "/v1/tenants/suspended/suspend", object{}), asks(member, "GET", "/v1/keys", nil), true},
 		{"webhook " + hook.String(), func(t *testing.T) {
@@ -182,7 +199,40 @@ func TestOldRowsPutBackAreRefusedAndFound(t *testing.T) {
 			wantFound(t, old, objects)
 			wantOldRefused(t, v.Service, objects)
 			v.works(t)
+			wantAliasSetAnew(t, v)
+			wantRouteMadeAnew(t, v)
 		})
+	}
+}
+
+// wantAliasSetAnew expects that an alias which is refused can be set again, by who
+// may update all keys.
+func wantAliasSetAnew(t *testing.T, v *village) {
+	t.Helper()
+	few := v.make(t, v.crowd, "/v1/credentials", object{"name": "few", "scopes": []string{"key:manage:works", "project:*"}})
+	set := func(credential string, want int) {
+		t.Helper()
+		if status, a := call(t, v.Service, credential, "PUT", "/v1/aliases/moved", object{"key": "works"}); status != want {
+			t.Errorf("setting it anew: %d %s, want %d", status, a.Detail, want)
+		}
+	}
+	set(few.Credential, http.StatusInternalServerError)
+	set(v.crowd, http.StatusOK)
+	if status := asks(v.crowd, "POST", "/v1/keys/moved/encrypt", object{"plaintext": []byte("x")})(t, v.Service); status != http.StatusOK {
+		t.Errorf("set anew: %d", status)
+	}
+}
+
+// wantRouteMadeAnew expects that a route which is refused can be deleted and made
+// anew.
+func wantRouteMadeAnew(t *testing.T, v *village) {
+	t.Helper()
+	if status := asks(v.crowd, "DELETE", "/v1/routes/replaced", nil)(t, v.Service); status/100 != 2 {
+		t.Errorf("deleting it: %d", status)
+	}
+	v.route(t, v.crowd, "replaced")
+	if status := asks(v.crowd, "GET", "/v1/routes/replaced", nil)(t, v.Service); status != http.StatusOK {
+		t.Errorf("made anew: %d", status)
 	}
 }
 

@@ -112,6 +112,47 @@ func reconciled(t *testing.T, s *wiretest.Service, intent *kms.Entry) string {
 	return outcome
 }
 
+// What became of a change of an alias follows from its revision: where it leads
+// would say of one that was set again as it was that it was made.
+func TestAnIntentOfAnAliasIsClosedByItsRevision(t *testing.T) {
+	s, _ := changedObjects(t)
+	ctx := context.Background()
+	demo, err := s.App.Store.TenantByRef(ctx, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := s.App.Store.Lookup(ctx, demo.ID, "moved")
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision, err := s.App.Store.AliasRevision(ctx, demo.ID, "moved")
+	if err != nil || revision < kms.FirstAliasRevision {
+		t.Fatal(revision, err)
+	}
+	if err := s.App.Store.SetAlias(ctx, demo.ID, key.ID, "moved"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		op       kms.Op
+		key      uuid.UUID
+		revision uint64
+		want     string
+	}{
+		{kms.OpSetAlias, key.ID, revision + 1, kms.OutcomeFoundUndone},
+		{kms.OpSetAlias, key.ID, revision, kms.OutcomeFoundDone},
+		{kms.OpSetAlias, uuid.NewV7(), revision, kms.OutcomeFoundChanged},
+		{kms.OpDeleteAlias, uuid.Nil(), revision + 1, kms.OutcomeFoundUndone},
+		{kms.OpDeleteAlias, uuid.Nil(), revision, kms.OutcomeFoundChanged},
+		// From before aliases had revisions: that of the key.
+		{kms.OpSetAlias, key.ID, key.Revision, kms.OutcomeFoundDone},
+	} {
+		e := kms.Entry{Op: c.op, Phase: kms.PhaseIntent, Time: time.Now(), Tenant: demo.ID, Key: c.key, Resource: "moved", Revision: c.revision}
+		if got := reconciled(t, s, &e); got != c.want {
+			t.Errorf("%s behind revision %d is %s, want %s", c.op, c.revision, got, c.want)
+		}
+	}
+}
+
 // The table has every operation that changes something, so a new one cannot be
 // forgotten: what its intent looks like when nothing came of it, and what it
 // is called then.
