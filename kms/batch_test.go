@@ -108,6 +108,8 @@ func TestItemsNotBegunWhenTheClientLeavesAreRefused(t *testing.T) {
 		begun.Add(1)
 		if i == 30 {
 			leave()
+		} else if i > 30 {
+			<-ctx.Done() // however long it takes to leave
 		}
 	})
 	if err := s.svc.Batch(ctx, s.ticket(t, "key:encrypt"), items); err != nil {

@@ -52,6 +52,7 @@ func startOverloaded(t *testing.T) *overloaded {
 	wiretest.Require(t)
 	dir := t.TempDir()
 	program := buildProgram(t, filepath.Join(dir, "bin"))
+	t.Setenv("GOGC", "100") // so that its memory is what lives, and not nine times that
 	p := startDev(t, program, filepath.Join(dir, "data"))
 	o := &overloaded{devProcess: p, attacker: p.credential(t, "demo.credential"), client: &http.Client{Timeout: 10 * time.Second}}
 	operator := p.credential(t, "operator.credential")
