@@ -108,15 +108,8 @@ func (f *frequencies) learn(w *window, age int64) {
 
 // decay brings the frequencies to a later time.
 func (f *frequencies) decay(by float32) {
-	f.halves *= by
-	f.networks *= by
-	f.clients *= by
-	f.denied *= by
-	for i := range f.kinds {
-		f.kinds[i] *= by
-	}
-	for i := range f.hours {
-		f.hours[i] *= by
+	for _, n := range f.numbers() {
+		*n *= by
 	}
 }
 

@@ -199,17 +199,17 @@ func isPrefix(rest []byte) bool {
 	if len(rest) < frameSize {
 		return true
 	}
-	length := int(binary.BigEndian.Uint32(rest[0:4]))
-	if length == 0 || length > maxPayload || len(rest) >= frameSize+length+hashSize {
+	n := extent(rest)
+	if n == frameSize || len(rest) >= n {
 		return false
 	}
-	payload := rest[frameSize:min(len(rest), frameSize+length)]
+	payload := rest[frameSize:min(len(rest), n-hashSize)]
 	for _, c := range payload {
 		if c < 0x20 || c > 0x7e {
 			return false
 		}
 	}
-	return len(payload) < length || checksum(rest[0:4], payload) == binary.BigEndian.Uint32(rest[4:8])
+	return len(rest) < n-hashSize || checksum(rest[0:4], payload) == binary.BigEndian.Uint32(rest[4:8])
 }
 
 // hasHole tells whether a sector of the first record of rest is all zero,

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"runtime"
-	"runtime/metrics"
 	"strings"
 	"sync"
 	"testing"
@@ -68,27 +67,6 @@ func (r *itemReader) Read(p []byte) (n int, err error) {
 
 func longText(i int) []byte { return fmt.Appendf(nil, "text %d", i) }
 
-// heapPeak notes the largest heap until stop.
-func heapPeak() (stop func() (peak uint64)) {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	end, ended, peak := make(chan struct{}), make(chan struct{}), uint64(0)
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			metrics.Read(sample)
-			peak = max(peak, sample[0].Value.Uint64())
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	return func() uint64 { close(end); <-ended; return peak }
-}
-
 // TestALongJobRunsToItsEndInBoundedMemory hands over a job as a stream, with
 // somebody else beside it for a part of the time, and reads its results as a
 // stream: they are all there, in order and of their own items, the journal has each
@@ -117,7 +95,7 @@ func TestALongJobRunsToItsEndInBoundedMemory(t *testing.T) {
 	runtime.GC()
 	var before runtime.MemStats
 	runtime.ReadMemStats(&before)
-	stop := heapPeak()
+	stop := peak()
 	began := time.Now()
 	job := submitJob(t, s, s.Demo, &itemReader{all: items})
 	submitted := time.Since(began)
@@ -160,15 +138,7 @@ func TestALongJobRunsToItsEndInBoundedMemory(t *testing.T) {
 // their own items, and appends their request ids.
 func longResults(t *testing.T, s *wiretest.Service, job string, ids []uuid.UUID) []uuid.UUID {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, s.URL+"/v1/jobs/"+job+"/results", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+s.Demo)
-	resp, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := openResults(t, s, s.Demo, job)
 	defer resp.Body.Close()
 	if complete := resp.Header.Get("Sluice-Results-Complete"); resp.StatusCode != http.StatusOK || complete != "true" {
 		t.Fatalf("%d, complete: %q", resp.StatusCode, complete)

@@ -10,8 +10,8 @@ import (
 	"net/netip"
 	"path/filepath"
 	"runtime"
+	"runtime/metrics"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"uuid"
@@ -86,8 +86,9 @@ func awaitJob(t testing.TB, s *wiretest.Service, credential, id, state string) j
 	}
 }
 
-// jobResults reads the results of a job that is over.
-func jobResults(t testing.TB, s *wiretest.Service, credential, id string) (status int, list []map[string]any) {
+// openResults asks for the results of a job as a stream, which is the caller's to
+// close.
+func openResults(t testing.TB, s *wiretest.Service, credential, id string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, s.URL+"/v1/jobs/"+id+"/results", nil)
 	if err != nil {
@@ -98,6 +99,13 @@ func jobResults(t testing.TB, s *wiretest.Service, credential, id string) (statu
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resp
+}
+
+// jobResults reads the results of a job that is over.
+func jobResults(t testing.TB, s *wiretest.Service, credential, id string) (status int, list []map[string]any) {
+	t.Helper()
+	resp := openResults(t, s, credential, id)
 	defer resp.Body.Close()
 	for lines := bufio.NewReader(resp.Body); resp.StatusCode == http.StatusOK; {
 		line, err := lines.ReadBytes('\n')
@@ -176,26 +184,23 @@ func TestTwoNodesShareAJobAndOneFinishesIt(t *testing.T) {
 
 // peak watches how much of the heap is in use until stop is called.
 func peak() (stop func() uint64) {
-	var most atomic.Uint64
-	done, ended := make(chan struct{}), make(chan struct{})
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	end, ended, most := make(chan struct{}), make(chan struct{}), uint64(0)
 	go func() {
 		defer close(ended)
-		var m runtime.MemStats
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
 		for {
-			runtime.ReadMemStats(&m)
-			most.Store(max(most.Load(), m.HeapAlloc))
+			metrics.Read(sample)
+			most = max(most, sample[0].Value.Uint64())
 			select {
-			case <-done:
+			case <-end:
 				return
-			case <-time.After(20 * time.Millisecond):
+			case <-tick.C:
 			}
 		}
 	}()
-	return func() uint64 {
-		close(done)
-		<-ended
-		return most.Load()
-	}
+	return func() uint64 { close(end); <-ended; return most }
 }
 
 // A job of many items, which are 40 MB, takes the memory of some chunks, from the
@@ -215,15 +220,7 @@ func TestMemoryOfABigJobIsBounded(t *testing.T) {
 	if j.Done != items || j.Failed != 0 {
 		t.Errorf("%+v", j)
 	}
-	req, err := http.NewRequest(http.MethodGet, s.URL+"/v1/jobs/"+id+"/results", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+s.Demo)
-	resp, err := s.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := openResults(t, s, s.Demo, id)
 	defer resp.Body.Close()
 	lines := 0
 	for r := bufio.NewReader(resp.Body); ; lines++ {
