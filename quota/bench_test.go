@@ -18,21 +18,32 @@ func requestID(n uint64) (id uuid.UUID) {
 	return id
 }
 
-// manyTenants returns requests of n tenants, each with a credential and a key.
-func manyTenants(n int) []*Request {
-	requests := make([]*Request, n)
-	for i := range requests {
-		var id uuid.UUID
-		binary.BigEndian.PutUint64(id[:], uint64(i))
-		binary.BigEndian.PutUint64(id[8:], uint64(i)*0x9e3779b97f4a7c15)
-		credential, key := id, id
-		credential[7], key[7] = id[7]^0x55, id[7]^0xaa
-		requests[i] = &Request{AdmitRequest: kms.AdmitRequest{
-			Principal: &kms.Principal{Tenant: &kms.Tenant{ID: id, Tier: kms.TierPlatinum}, Project: "default", Credential: credential},
-			Op:        kms.OpSign, Spec: kms.SpecSM2, Key: key, Bytes: 32,
-		}}
-	}
-	return requests
+// request is of a tenant with a credential and a key, all of a number. It is
+// used again for the next: whoever asks has his request at hand, with the
+// tenant and the credential that authentication has just read.
+type request struct {
+	Request
+	tenant    kms.Tenant
+	principal kms.Principal
+}
+
+func newRequest() *request {
+	r := &request{tenant: kms.Tenant{Tier: kms.TierPlatinum}, principal: kms.Principal{Project: "default"}}
+	r.principal.Tenant = &r.tenant
+	r.Request = Request{AdmitRequest: kms.AdmitRequest{Principal: &r.principal, Op: kms.OpSign, Spec: kms.SpecSM2, Bytes: 32}}
+	return r
+}
+
+// of makes it the nth request, of tenant i.
+func (r *request) of(i, n uint64) *Request {
+	id := &r.tenant.ID
+	binary.BigEndian.PutUint64(id[:], i)
+	binary.BigEndian.PutUint64(id[8:], i*0x9e3779b97f4a7c15)
+	r.principal.Credential, r.Key = *id, *id
+	r.principal.Credential[7] ^= 0x55
+	r.Key[7] ^= 0xaa
+	r.RequestID = requestID(n)
+	return &r.Request
 }
 
 func realEngine(t testing.TB) *Engine {
@@ -49,7 +60,7 @@ func realEngine(t testing.TB) *Engine {
 func BenchmarkEngineAdmit(b *testing.B) {
 	for _, tenants := range []int{1, 10_000} {
 		b.Run(fmt.Sprint(tenants, "tenants"), func(b *testing.B) {
-			e, requests := realEngine(b), manyTenants(tenants)
+			e, r := realEngine(b), newRequest()
 			open := make([]kms.Reservation, 0, 10_000)
 			settle := func() {
 				for _, r := range open {
@@ -59,17 +70,15 @@ func BenchmarkEngineAdmit(b *testing.B) {
 			}
 			var n uint64
 			admit := func() {
-				r := requests[n*7919%uint64(len(requests))]
 				n++
-				r.RequestID = requestID(n)
-				res, err := e.AdmitRequest(r)
+				res, err := e.AdmitRequest(r.of(n*7919%uint64(tenants), n))
 				if err != nil {
 					b.Fatal(err)
 				}
 				open = append(open, res)
 			}
 			most := min(tenants*100, cap(open)) // within the tenants' concurrency
-			for range 2 * len(requests) {
+			for range 2 * tenants {
 				if admit(); len(open) == most {
 					settle()
 				}
@@ -105,12 +114,11 @@ func processorTime(b *testing.B) int64 {
 }
 
 func TestEngineAllocatesNothingPerRequest(t *testing.T) {
-	e, requests := realEngine(t), manyTenants(1)
-	var i uint64
+	e, r := realEngine(t), newRequest()
+	var n uint64
 	if got := testing.AllocsPerRun(1000, func() {
-		i++
-		requests[0].RequestID = requestID(i)
-		res, err := e.AdmitRequest(requests[0])
+		n++
+		res, err := e.AdmitRequest(r.of(0, n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,12 +140,11 @@ func TestIdleTenantTakesAKibibyteAtMost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	requests := manyTenants(tenants)
+	r := newRequest()
 	before := heap()
 	e := NewEngine(Options{Policies: policies, Clock: clock.now})
-	for i, r := range requests {
-		r.RequestID = requestID(uint64(i))
-		res, err := e.AdmitRequest(r)
+	for i := range uint64(tenants) {
+		res, err := e.AdmitRequest(r.of(i, i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +158,6 @@ func TestIdleTenantTakesAKibibyteAtMost(t *testing.T) {
 	if forgotten != 2*tenants || idle/tenants > idleBytes {
 		t.Errorf("an idle tenant takes %d bytes; %d things were forgotten", idle/tenants, forgotten)
 	}
-	runtime.KeepAlive(requests)
 	runtime.KeepAlive(e)
 }
 

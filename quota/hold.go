@@ -14,6 +14,7 @@ type hold struct {
 	snapshot    *Snapshot
 	tenant      *tenant
 	parts       []part    // the tenant's first
+	room        [3]part   // of parts: all that a request has without projects
 	key         *keyState // nil: none
 	now         instant
 
@@ -63,7 +64,9 @@ func (s *engineShard) newHold() *hold {
 		s.free = s.free[:n-1]
 		return h
 	}
-	return new(hold)
+	h := new(hold)
+	h.parts = h.room[:0]
+	return h
 }
 
 // maxFreeHolds bounds the holds that a shard keeps for use: a peak of requests
