@@ -229,7 +229,11 @@ func TestEveryChangeHappensOnceUnderItsKey(t *testing.T) {
 			w.intents()
 			key := "once-" + route.Name
 			first := w.once(r, key)
-			if first.status != route.Success || w.intents() != 1 || first.header.Get("Idempotent-Replayed") != "" {
+			intents := 1
+			if route.Op == kms.OpSetSecretGrants {
+				intents++ // of the credential that is given one
+			}
+			if first.status != route.Success || w.intents() != intents || first.header.Get("Idempotent-Replayed") != "" {
 				t.Fatalf("first: %d %s %v", first.status, first.body, first.header)
 			}
 			for range 2 {

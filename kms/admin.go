@@ -107,7 +107,7 @@ func (s *Service) UpdateTenant(ctx context.Context, t *Ticket, ref string, chang
 		}
 		return b.Of(tenant.ID, *change.Tier) - b.Of(tenant.ID, tenant.Tier)
 	})
-	err := s.run(ctx, t, &task{op: OpUpdateTenant,
+	err := s.run(ctx, t, &task{op: change.op(),
 		prepare: func(t *Ticket) (err error) {
 			if change.Tier != nil {
 				if err := checkTier(*change.Tier); err != nil {

@@ -207,9 +207,7 @@ func (s *Service) factorOf(ctx context.Context, t *Ticket, g *Guard, now time.Ti
 // one of them store it.
 func (s *Service) proveCredential(ctx context.Context, of *Ticket, g *Guard, step uint64) error {
 	until := s.clock().Add(s.rulesOfAbuse(of.By.Tenant).Proven)
-	t := &Ticket{RequestID: newID(), ClientRequestID: of.RequestID.String(), Received: s.clock(), Urgency: of.Urgency,
-		By: of.By, Address: of.Address, UserAgent: of.UserAgent, unguarded: true}
-	_, err := s.changeGuard(ctx, t, &guardChange{op: OpProveCredential, allowed: anyone, id: of.By.Credential.String(), plan: func(_ *Credential, now *Guard) error {
+	_, err := s.changeGuard(ctx, of.following(s.clock()), &guardChange{op: OpProveCredential, allowed: anyone, id: of.By.Credential.String(), plan: func(_ *Credential, now *Guard) error {
 		if !now.Flagged.Equal(g.Flagged) || step > 0 && (now.Code == nil || step <= now.Code.Step) {
 			return Errorf(KindSecondFactor, "the second factor is not right")
 		}
@@ -278,11 +276,7 @@ func (s *Service) FlagCredential(ctx context.Context, tenantID, id uuid.UUID, re
 	if err != nil {
 		return err
 	}
-	rules := s.rulesOfAbuse(tenant)
-	if !learnt || tenant.Name == SystemTenantName {
-		rules.Action = AbuseAlert
-	}
-	now := s.clock()
+	rules, now := s.rulesOfFlag(tenant, learnt), s.clock()
 	t := s.keeperTicket(tenant, DefaultProject)
 	for i := range readings {
 		t.Reasons = append(t.Reasons, readings[i].Reason())
@@ -294,12 +288,7 @@ func (s *Service) FlagCredential(ctx context.Context, tenantID, id uuid.UUID, re
 		if g.Open(now) {
 			return Errorf(KindConflict, "the credential is flagged already")
 		}
-		// The node that cleared it last may be ahead in time.
-		g.Flagged = later(now, g.Cleared.Add(time.Microsecond))
-		g.Action, g.Readings, g.Ends, g.Proven = rules.Action, readings, time.Time{}, time.Time{}
-		if rules.Action == AbuseAlert && rules.AlertEnds > 0 {
-			g.Ends = now.Add(rules.AlertEnds)
-		}
+		g.flag(rules, now, readings)
 		return nil
 	}})
 	if err != nil {
@@ -309,6 +298,26 @@ func (s *Service) FlagCredential(ctx context.Context, tenantID, id uuid.UUID, re
 		Once:   string(EventSuspicious) + "/" + id.String() + "/" + now.UTC().Format(time.RFC3339Nano),
 		Fields: suspicionFields(id, flagged.Guard)})
 	return nil
+}
+
+// rulesOfFlag are what follows of a flag: nothing but an alert when learnt is
+// false, and of operators.
+func (s *Service) rulesOfFlag(tenant *Tenant, learnt bool) AbuseRules {
+	rules := s.rulesOfAbuse(tenant)
+	if !learnt || tenant.Name == SystemTenantName {
+		rules.Action = AbuseAlert
+	}
+	return rules
+}
+
+// flag opens a flag.
+func (g *Guard) flag(rules AbuseRules, now time.Time, readings []AbuseReading) {
+	// The node that cleared it last may be ahead in time.
+	g.Flagged = later(now, g.Cleared.Add(time.Microsecond))
+	g.Action, g.Readings, g.Ends, g.Proven = rules.Action, readings, time.Time{}, time.Time{}
+	if rules.Action == AbuseAlert && rules.AlertEnds > 0 {
+		g.Ends = now.Add(rules.AlertEnds)
+	}
 }
 
 // later is the later one of two times.

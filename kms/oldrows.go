@@ -117,10 +117,10 @@ func (e *Entry) row() (StoredRevision, bool) {
 	case OpPutRoute, OpDeleteRoute:
 		r.Object, r.Name = RowOfRoute, e.Resource
 		return r, e.Revision >= RouteRevisions
-	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
+	case OpCreateTenant, OpUpdateTenant, OpSuspendTenant, OpResumeTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		r.Object = RowOfTenant
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke,
-		OpClearCredential, OpEnrolCode, OpProveCredential, OpKeeperFlag:
+		OpClearCredential, OpEnrolCode, OpProveCredential, OpKeeperFlag, OpGiveSecretGrant, OpTakeSecretGrant:
 		r.Object = RowOfCredential
 	case OpCreateWebhook, OpDeleteWebhook:
 		r.Object = RowOfWebhook

@@ -64,6 +64,8 @@ const (
 	OpCreateTenant     Op = "create-tenant"
 	OpReadTenant       Op = "read-tenant"
 	OpUpdateTenant     Op = "update-tenant"
+	OpSuspendTenant    Op = "suspend-tenant"
+	OpResumeTenant     Op = "resume-tenant"
 	OpDeleteTenant     Op = "delete-tenant"
 	OpCreateProject    Op = "create-project"
 	OpReadProject      Op = "read-project"
@@ -109,6 +111,8 @@ const (
 	OpRestoreSecret    Op = "restore-secret-version"
 	OpReadSecretGrants Op = "read-secret-grants"
 	OpSetSecretGrants  Op = "set-secret-grants"
+	OpGiveSecretGrant  Op = "give-secret-grant" // to one credential, as part of it
+	OpTakeSecretGrant  Op = "take-secret-grant"
 	OpFetchSecrets     Op = "fetch-secrets"
 	OpWatchSecrets     Op = "watch-secrets"
 	OpReportSecrets    Op = "report-secrets"
@@ -255,6 +259,8 @@ var ops = []OpInfo{
 	{Op: OpCreateTenant, Class: ClassCreate, Family: "operator", Changes: true},
 	{Op: OpReadTenant, Class: ClassRead, Family: "operator"},
 	{Op: OpUpdateTenant, Class: ClassManage, Family: "operator", Changes: true},
+	{Op: OpSuspendTenant, Class: ClassManage, Family: "operator", Changes: true},
+	{Op: OpResumeTenant, Class: ClassManage, Family: "operator", Changes: true},
 	{Op: OpDeleteTenant, Class: ClassDestroy, Family: "operator", Changes: true, TwoOperators: true},
 	{Op: OpReadNodes, Class: ClassRead, Family: "operator"},
 	{Op: OpSetNodeMode, Class: ClassManage, Family: "operator", Changes: true},
@@ -296,6 +302,8 @@ var ops = []OpInfo{
 	{Op: OpRestoreSecret, Class: ClassManage, Family: "secret", Changes: true, PerSecret: true},
 	{Op: OpReadSecretGrants, Class: ClassRead, Family: "tenant"},
 	{Op: OpSetSecretGrants, Class: ClassManage, Family: "tenant", Changes: true},
+	{Op: OpGiveSecretGrant, Class: ClassManage, Family: "keeper", Changes: true},
+	{Op: OpTakeSecretGrant, Class: ClassManage, Family: "keeper", Changes: true},
 	{Op: OpFetchSecrets, Class: ClassUse, Family: "secret", PerSecret: true},
 	{Op: OpWatchSecrets, Class: ClassUse, Family: "secret", PerSecret: true},
 	{Op: OpReportSecrets, Class: ClassReport, Family: "secret"},

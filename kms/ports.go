@@ -77,6 +77,17 @@ type TenantChange struct {
 	AllowSealed *bool
 }
 
+// op is the operation that makes the change, by the state if there is one.
+func (c TenantChange) op() Op {
+	switch {
+	case c.State == nil:
+		return OpUpdateTenant
+	case *c.State == TenantSuspended:
+		return OpSuspendTenant
+	}
+	return OpResumeTenant
+}
+
 // Credentials stores credentials.
 type Credentials interface {
 	// CredentialForAuthentication is the one look-up without a tenant: the

@@ -46,7 +46,7 @@ func TestScopeAllowsWhatItSaysAndNoMore(t *testing.T) {
 			kms.OpCreateWebhook, kms.OpReadWebhook, kms.OpDeleteWebhook, kms.OpTestWebhook, kms.OpReadSecretGrants, kms.OpSetSecretGrants, kms.OpLiftCost}},
 		{"operator scope outside the system tenant", acme, []string{"operator:admin"}, nil},
 		{"operator administration", system, []string{"operator:admin"}, []kms.Op{
-			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant, kms.OpReadNodes,
+			kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpSuspendTenant, kms.OpResumeTenant, kms.OpDeleteTenant, kms.OpReadNodes,
 			kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy, kms.OpApprove, kms.OpReadApprovals,
 			kms.OpReadQuotas}},
 		{"operator auditor reads only", system, []string{"operator:auditor"}, []kms.Op{kms.OpReadTenant, kms.OpReadNodes,
@@ -195,7 +195,7 @@ func TestRoleAllowsWhatItIsForAndNoMore(t *testing.T) {
 		{"role:operator-auditor", system, []kms.Op{kms.OpReadTenant, kms.OpReadNodes, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy,
 			kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas, kms.OpReadRequest, kms.OpReadUsage, kms.OpReadAudit}},
 		{"role:operator-auditor", acme, []kms.Op{kms.OpReadQuota, kms.OpReadRequest, kms.OpReadUsage, kms.OpReadAudit}},
-		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpDeleteTenant,
+		{"role:operator-admin", system, append([]kms.Op{kms.OpCreateTenant, kms.OpReadTenant, kms.OpUpdateTenant, kms.OpSuspendTenant, kms.OpResumeTenant, kms.OpDeleteTenant,
 			kms.OpReadNodes, kms.OpSetNodeMode, kms.OpTestNode, kms.OpReadCapacity, kms.OpReadPolicy, kms.OpCheckPolicy, kms.OpPutPolicy,
 			kms.OpApprove, kms.OpReadApprovals, kms.OpReadQuota, kms.OpReadQuotas, kms.OpReadRequest,
 			kms.OpReadUsage, kms.OpReadAudit}, administration...)},

@@ -63,10 +63,10 @@ func (s *Service) found(ctx context.Context, e *Entry) string {
 		return s.foundNode(ctx, e)
 	case OpPutPolicy:
 		return s.foundPolicy(ctx, e)
-	case OpCreateTenant, OpUpdateTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
+	case OpCreateTenant, OpUpdateTenant, OpSuspendTenant, OpResumeTenant, OpDeleteTenant, OpKeeperErase, OpKeeperShred, OpRewrapTenant:
 		return s.foundTenant(ctx, e)
 	case OpCreateCredential, OpRotateCredential, OpRevokeCredential, OpKeeperRevoke,
-		OpClearCredential, OpEnrolCode, OpProveCredential, OpKeeperFlag:
+		OpClearCredential, OpEnrolCode, OpProveCredential, OpKeeperFlag, OpGiveSecretGrant, OpTakeSecretGrant:
 		return s.foundCredential(ctx, e)
 	case OpCreateWebhook, OpDeleteWebhook:
 		return s.foundWebhook(ctx, e)

@@ -12,8 +12,10 @@ import (
 // revoked or destroyed since is as before. The journal has those changes. They
 // are made once more before the service serves: the last state of each key and
 // version that takes something away, every end of a credential, webhook or
-// tenant. What gives something, or only describes, is not made again, since the
-// journal does not hold what it was made with; it is counted and told.
+// tenant, a tenant's suspension, what was taken from a credential, and all states
+// of a provider secret's versions, one after the other. What gives something, or
+// only describes, is not made again, since the journal does not hold what it was
+// made with; it is counted and told.
 
 // restoreComponent is who acts, in the journal.
 const restoreComponent = "restore"
@@ -29,7 +31,7 @@ type Redone struct {
 
 // redoObject is what a change is of.
 type redoObject struct {
-	op      Op // of what is not a key's, which each end in one way
+	op      Op // of what is not a key's: how it ends, or one for all changes of a kind
 	tenant  uuid.UUID
 	key     uuid.UUID
 	version uint32 // 0: the key
@@ -46,8 +48,20 @@ func redoOf(e *Entry) (redoObject, bool) {
 		o.version = e.Version
 	case OpRevokeCredential, OpKeeperRevoke:
 		o.op, o.other = OpRevokeCredential, e.Resource
-	case OpDeleteWebhook, OpDeleteTenant:
+	case OpDeleteWebhook, OpDeleteTenant, OpRotateCredential:
 		o.op, o.other = e.Op, e.Resource
+	case OpSuspendTenant, OpResumeTenant:
+		o.op, o.other = OpSuspendTenant, e.Resource
+	case OpKeeperFlag, OpClearCredential:
+		o.op, o.other = OpKeeperFlag, e.Resource
+	case OpGiveSecretGrant, OpTakeSecretGrant:
+		if len(e.Items) != 1 {
+			return o, false
+		}
+		o.op, o.key, o.other = OpTakeSecretGrant, e.Items[0].Secret, e.Resource
+	case OpActivateSecret, OpRollbackSecret, OpDisableSecret, OpDestroySecret, OpRestoreSecret, OpDeleteSecret,
+		OpKeeperRollbackSecret, OpKeeperDestroySecret:
+		o.op, o.other = OpKeeperDestroySecret, e.Resource
 	default:
 		return o, false
 	}
@@ -55,13 +69,16 @@ func redoOf(e *Entry) (redoObject, bool) {
 }
 
 // redoOrder brings versions before their keys, so that a key still can be
-// rotated, and tenants last.
+// rotated, rotations of a credential before its other changes, since they are
+// told from newer ones by its revision, and tenants last.
 func redoOrder(o redoObject) int {
 	switch {
-	case o.version != 0:
+	case o.version != 0, o.op == OpRotateCredential:
 		return 0
 	case o.op == OpDeleteTenant:
 		return 2
+	case o.op == OpSuspendTenant: // which a deleted one is
+		return 3
 	}
 	return 1
 }
@@ -82,24 +99,28 @@ func (s *Service) Redo(ctx context.Context, since time.Time, changes []*Entry) (
 	changes = slices.Clone(changes)
 	slices.SortStableFunc(changes, func(a, b *Entry) int { return a.Time.Compare(b.Time) })
 	done := &Redone{Left: make(map[Op]int)}
-	last := make(map[redoObject]*Entry)
+	of := make(map[redoObject][]*Entry)
 	for _, e := range changes {
 		o, ok := redoOf(e)
 		switch {
 		case !ok:
 			done.Left[e.Op]++
-		case last[o] == nil || last[o].Op != OpKeeperDestroy: // which is the end
-			last[o] = e
+		case o.op == OpKeeperDestroySecret:
+			of[o] = append(of[o], e)
+		case len(of[o]) == 0 || of[o][0].Op != OpKeeperDestroy: // which is the end
+			of[o] = []*Entry{e}
 		}
 	}
-	objects := make([]redoObject, 0, len(last))
-	for o := range last {
+	objects := make([]redoObject, 0, len(of))
+	for o := range of {
 		objects = append(objects, o)
 	}
 	slices.SortFunc(objects, func(a, b redoObject) int { return redoOrder(a) - redoOrder(b) })
 	for _, o := range objects {
-		if err := s.redoOne(ctx, last[o], done); err != nil {
-			return done, err
+		for _, e := range of[o] {
+			if err := s.redoOne(ctx, since, e, done); err != nil {
+				return done, err
+			}
 		}
 	}
 	if err := s.stopRestored(ctx); err != nil {
@@ -109,8 +130,8 @@ func (s *Service) Redo(ctx context.Context, since time.Time, changes []*Entry) (
 }
 
 // redoOne makes one change again and counts what became of it.
-func (s *Service) redoOne(ctx context.Context, e *Entry, done *Redone) error {
-	made, err := s.redoChange(ctx, e)
+func (s *Service) redoOne(ctx context.Context, since time.Time, e *Entry, done *Redone) error {
+	made, err := s.redoChange(ctx, since, e)
 	switch KindOf(err) {
 	case KindStoreUnavailable, KindHSMUnavailable, KindAuditUnavailable:
 		if err != nil {
@@ -133,12 +154,22 @@ func (s *Service) redoOne(ctx context.Context, e *Entry, done *Redone) error {
 	return nil
 }
 
-func (s *Service) redoChange(ctx context.Context, e *Entry) (made bool, err error) {
+func (s *Service) redoChange(ctx context.Context, since time.Time, e *Entry) (made bool, err error) {
 	switch o, _ := redoOf(e); {
 	case o.op == OpRevokeCredential:
 		return s.redoRevoke(ctx, e)
+	case o.op == OpRotateCredential:
+		return s.redoRotate(ctx, since, e)
+	case o.op == OpKeeperFlag:
+		return s.redoFlag(ctx, e)
+	case o.op == OpTakeSecretGrant:
+		return s.redoTake(ctx, e)
+	case o.op == OpKeeperDestroySecret:
+		return s.redoSecret(ctx, e)
 	case o.op == OpDeleteWebhook:
 		return s.redoWebhook(ctx, e)
+	case o.op == OpSuspendTenant:
+		return s.redoSuspend(ctx, e)
 	case o.op == OpDeleteTenant:
 		return s.redoTenant(ctx, e)
 	case o.version != 0:
@@ -154,7 +185,7 @@ func (s *Service) again(ctx context.Context, e *Entry, revision uint64, change f
 	}
 	r := &Entry{Time: s.clock(), RequestID: newID(), Tenant: e.Tenant, Target: e.Target, Project: e.Project, Component: restoreComponent,
 		Op: e.Op, Key: e.Key, KeyName: e.KeyName, Version: e.Version, Spec: e.Spec, Protection: e.Protection, Resource: e.Resource,
-		Revision: revision, Settlement: Cancelled}
+		Revision: revision, Items: e.Items, Settlement: Cancelled}
 	if err := s.recordOwn(ctx, r, PhaseIntent, nil); err != nil {
 		return false, err
 	}
@@ -232,21 +263,6 @@ func (s *Service) redoVersion(ctx context.Context, e *Entry) (bool, error) {
 	return s.again(ctx, e, key.Revision, change)
 }
 
-func (s *Service) redoRevoke(ctx context.Context, e *Entry) (bool, error) {
-	id, ok := parseRef(e.Resource)
-	if !ok {
-		return false, ErrNotFound
-	}
-	c, err := s.credentials.Credential(ctx, e.target(), id)
-	if err != nil || !c.Revoked.IsZero() {
-		return false, err
-	}
-	return s.again(ctx, e, c.Revision, func(ctx context.Context) error {
-		_, err := s.credentials.UpdateCredential(ctx, c.Tenant, c.ID, c.Revision, CredentialChange{Revoked: &e.Time})
-		return err
-	})
-}
-
 func (s *Service) redoWebhook(ctx context.Context, e *Entry) (bool, error) {
 	id, ok := parseRef(e.Resource)
 	if !ok {
@@ -257,6 +273,18 @@ func (s *Service) redoWebhook(ctx context.Context, e *Entry) (bool, error) {
 		return false, err
 	}
 	return s.again(ctx, e, w.Revision, func(ctx context.Context) error { return s.webhooks.DeleteWebhook(ctx, w.Tenant, w.ID) })
+}
+
+func (s *Service) redoSuspend(ctx context.Context, e *Entry) (bool, error) {
+	t, err := s.tenants.TenantByRef(ctx, e.Resource)
+	if err != nil || t.State != TenantActive || e.Op == OpResumeTenant {
+		return false, err
+	}
+	return s.again(ctx, e, t.Revision, func(ctx context.Context) error {
+		suspended := TenantSuspended
+		_, err := s.tenants.UpdateTenant(ctx, t.ID, t.Revision, TenantChange{State: &suspended})
+		return err
+	})
 }
 
 func (s *Service) redoTenant(ctx context.Context, e *Entry) (bool, error) {

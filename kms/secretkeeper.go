@@ -95,7 +95,7 @@ func (s *Service) failRollout(ctx context.Context, tenant *Tenant, secret *Provi
 	if err := next.rollback(s.clock()); err != nil {
 		return err
 	}
-	if err := s.keepSecret(ctx, tenant, OpKeeperRollbackSecret, secret, next, SecretChanged); err != nil {
+	if err := s.keepSecret(ctx, tenant, OpKeeperRollbackSecret, r.To, secret, next, SecretChanged); err != nil {
 		return err
 	}
 	failed := SecretOutcome{}
@@ -112,14 +112,12 @@ func (s *Service) failRollout(ctx context.Context, tenant *Tenant, secret *Provi
 	return nil
 }
 
-// keepSecret makes a change of the keeper's: it is recorded like a request's.
-func (s *Service) keepSecret(ctx context.Context, tenant *Tenant, op Op, was, next *ProviderSecret, kind SecretChangeKind) error {
+// keepSecret makes a change of the keeper's, of a version or, 0, of the secret:
+// it is recorded like a request's.
+func (s *Service) keepSecret(ctx context.Context, tenant *Tenant, op Op, version uint32, was, next *ProviderSecret, kind SecretChangeKind) error {
 	return s.run(ctx, s.keeperTicket(tenant, DefaultProject), &task{op: op, allowed: always,
 		prepare: func(t *Ticket) error {
-			t.Resource, t.Revision = was.ID.String(), was.Revision
-			if was.Rollout != nil {
-				t.Version = was.Rollout.To
-			}
+			t.Resource, t.Revision, t.Version = was.ID.String(), was.Revision, version
 			return nil
 		},
 		store: func(ctx context.Context, t *Ticket) error { return s.secrets.UpdateSecret(ctx, was, next, kind) }})
@@ -215,8 +213,8 @@ func (s *Service) actOnSecret(ctx context.Context, tenantID, id uuid.UUID) error
 		return err
 	}
 	now, next := s.clock(), secret.Clone()
-	if next.destroyDue(now) {
-		return s.destroySecret(ctx, tenant, secret, next)
+	if version, any := next.destroyDue(now); any {
+		return s.destroySecret(ctx, tenant, version, secret, next)
 	}
 	if !secret.running() || secret.Rollout.next().After(now) {
 		return nil
@@ -230,22 +228,26 @@ func (s *Service) actOnSecret(ctx context.Context, tenantID, id uuid.UUID) error
 		return s.failRollout(ctx, tenant, secret, outcomes)
 	case rolloutGoesOn:
 		next.advance(now)
-		return s.keepSecret(ctx, tenant, OpKeeperAdvanceSecret, secret, next, SecretChanged)
+		return s.keepSecret(ctx, tenant, OpKeeperAdvanceSecret, secret.Rollout.To, secret, next, SecretChanged)
 	}
 	return nil
 }
 
 // destroySecret stores what was destroyed and forgets the data keys.
-func (s *Service) destroySecret(ctx context.Context, tenant *Tenant, was, next *ProviderSecret) error {
-	if err := s.keepSecret(ctx, tenant, OpKeeperDestroySecret, was, next, SecretRevoked); err != nil {
+func (s *Service) destroySecret(ctx context.Context, tenant *Tenant, version uint32, was, next *ProviderSecret) error {
+	if err := s.keepSecret(ctx, tenant, OpKeeperDestroySecret, version, was, next, SecretRevoked); err != nil {
 		return err
 	}
-	for _, v := range next.Versions {
+	s.forgetDestroyed(next)
+	return nil
+}
+
+func (s *Service) forgetDestroyed(secret *ProviderSecret) {
+	for _, v := range secret.Versions {
 		if v.State == SecretDestroyed {
-			s.dataKeys.forget(dataKeyID{next.Tenant, next.ID, v.Number})
+			s.dataKeys.forget(dataKeyID{secret.Tenant, secret.ID, v.Number})
 		}
 	}
-	return nil
 }
 
 // eraseSecrets destroys the secrets of a deleted tenant, whatever their state,
@@ -266,7 +268,7 @@ func (k *Keeper) eraseSecrets(ctx context.Context, tenant *Tenant) (first error)
 			if err == nil {
 				next := secret.Clone()
 				next.destroyAll(s.clock())
-				err = s.destroySecret(ctx, tenant, secret, next)
+				err = s.destroySecret(ctx, tenant, 0, secret, next)
 			}
 			if err != nil && first == nil {
 				first = err

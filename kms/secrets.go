@@ -368,7 +368,10 @@ func (s *Service) ActivateSecret(ctx context.Context, t *Ticket, ref SecretRef, 
 // RollbackSecret gives the calls back to the version before.
 func (s *Service) RollbackSecret(ctx context.Context, t *Ticket, ref SecretRef) (*ProviderSecret, error) {
 	return s.changeSecret(ctx, t, secretChange{op: OpRollbackSecret, ref: ref, kind: SecretChanged,
-		plan: func(now time.Time, next *ProviderSecret) error { return next.rollback(now) }})
+		plan: func(now time.Time, next *ProviderSecret) error {
+			t.Version = next.losing()
+			return next.rollback(now)
+		}})
 }
 
 // DisableSecretVersion takes a version out of use at once, the last one too.
@@ -543,7 +546,7 @@ func (s *Service) SetSecretGrants(ctx context.Context, t *Ticket, ref string, cr
 			return nil
 		},
 		store: func(ctx context.Context, t *Ticket) (err error) {
-			if err = s.grantExactly(ctx, secret, credentials); err == nil {
+			if err = s.grantExactly(ctx, t, secret, credentials); err == nil {
 				list, err = s.grants(ctx, secret)
 			}
 			return err
@@ -554,16 +557,16 @@ func (s *Service) SetSecretGrants(ctx context.Context, t *Ticket, ref string, cr
 	return list, nil
 }
 
-func (s *Service) grantExactly(ctx context.Context, secret *ProviderSecret, credentials []uuid.UUID) error {
+func (s *Service) grantExactly(ctx context.Context, t *Ticket, secret *ProviderSecret, credentials []uuid.UUID) error {
 	grant := grantOf(secret.Path)
 	return s.eachCredential(ctx, secret.Tenant, func(c *Credential) error {
 		has, wanted := slices.Contains(c.Scopes, grant), slices.Contains(credentials, c.ID)
 		if has == wanted {
 			return nil
 		}
-		scopes := slices.DeleteFunc(slices.Clone(c.Scopes), func(text string) bool { return text == grant })
+		op, scopes := OpTakeSecretGrant, without(c.Scopes, grant)
 		if wanted {
-			scopes = append(scopes, grant)
+			op, scopes = OpGiveSecretGrant, append(scopes, grant)
 		}
 		switch {
 		case len(scopes) == 0:
@@ -571,7 +574,24 @@ func (s *Service) grantExactly(ctx context.Context, secret *ProviderSecret, cred
 		case len(scopes) > MaxScopes:
 			return Errorf(KindConflict, "a credential has %d scopes already; give it a wider one", MaxScopes)
 		}
-		_, err := s.credentials.UpdateCredential(ctx, c.Tenant, c.ID, c.Revision, CredentialChange{Scopes: scopes})
-		return concurrently(err)
+		return s.grantOne(ctx, t.following(s.clock()), op, secret, c, scopes)
 	})
+}
+
+// grantOne changes the scopes of one credential, as a change with an entry of its
+// own: SetSecretGrants' does not tell who has lost what.
+func (s *Service) grantOne(ctx context.Context, t *Ticket, op Op, secret *ProviderSecret, c *Credential, scopes []string) error {
+	return s.run(ctx, t, &task{op: op, free: true, allowed: always,
+		prepare: func(t *Ticket) error {
+			t.Resource, t.Revision, t.Items = c.ID.String(), c.Revision, []EntryItem{{Secret: secret.ID}}
+			return nil
+		},
+		store: func(ctx context.Context, t *Ticket) error {
+			_, err := s.credentials.UpdateCredential(ctx, c.Tenant, c.ID, c.Revision, CredentialChange{Scopes: scopes})
+			return concurrently(err)
+		}})
+}
+
+func without(scopes []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(scopes), func(scope string) bool { return scope == one })
 }

@@ -72,6 +72,17 @@ func (s *ProviderSecret) active() *SecretVersion {
 	return nil
 }
 
+// losing is the version that a rollback would take calls from, 0 for none.
+func (s *ProviderSecret) losing() uint32 {
+	if s.running() {
+		return s.Rollout.To
+	}
+	if v := s.active(); v != nil {
+		return v.Number
+	}
+	return 0
+}
+
 // live returns a version that is not destroyed.
 func (s *ProviderSecret) live(number uint32) (*SecretVersion, error) {
 	v := s.Version(number)
@@ -260,20 +271,21 @@ func (s *ProviderSecret) scheduleDeletion(now time.Time, days int) error {
 	return nil
 }
 
-// destroyDue destroys what is due and tells whether anything was.
-func (s *ProviderSecret) destroyDue(now time.Time) bool {
+// destroyDue destroys the secret, or the first of its versions, that is due, and
+// tells whether there was any; version is 0 for the secret. It destroys one at a
+// time, for the journal to name it.
+func (s *ProviderSecret) destroyDue(now time.Time) (version uint32, any bool) {
 	if s.State == SecretPendingDeletion && !s.DeletionDate.After(now) {
 		s.destroyAll(now)
-		return true
+		return 0, true
 	}
-	any := false
 	for _, v := range s.Versions {
 		if (v.State == SecretRetired || v.State == SecretDisabled) && !v.DestroyAt.IsZero() && !v.DestroyAt.After(now) {
 			v.destroy(now)
-			any = true
+			return v.Number, true
 		}
 	}
-	return any
+	return 0, false
 }
 
 // destroyAll leaves tombstones of the secret and its versions.

@@ -131,7 +131,7 @@ func TestARolloutGoesThroughItsStepsToItsEnd(t *testing.T) {
 	if err := s.Clone().rollback(now.Add(59 * time.Minute)); err != nil {
 		t.Errorf("rolling back in the window: %v", err)
 	}
-	if !s.destroyDue(now.Add(time.Hour)) || old.State != SecretDestroyed || old.Value != nil || old.DataKey != nil {
+	if version, any := s.destroyDue(now.Add(time.Hour)); !any || version != old.Number || old.State != SecretDestroyed || old.Value != nil || old.DataKey != nil {
 		t.Errorf("after the window: %+v", old)
 	}
 	if err := s.rollback(now.Add(time.Hour)); KindOf(err) != KindConflict {

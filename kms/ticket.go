@@ -230,6 +230,13 @@ type EntryItem struct {
 	LeaseEnd time.Time // until when; zero: nothing was handed out
 }
 
+// following is the ticket of a change that the service makes for a request beside
+// the one that was asked for, with an entry of its own.
+func (t *Ticket) following(now time.Time) *Ticket {
+	return &Ticket{RequestID: newID(), ClientRequestID: t.RequestID.String(), Received: now, Urgency: t.Urgency,
+		By: t.By, Address: t.Address, UserAgent: t.UserAgent, unguarded: true}
+}
+
 // Phase says which part of a request an entry records.
 type Phase string
 

@@ -263,6 +263,13 @@ func endsOfTrail(path string) (changes []*kms.Entry, err error) {
 				return nil, fmt.Errorf("line %d has an id that is none", n)
 			}
 		}
+		for _, item := range line.Items { // of a grant
+			id, err := uuid.Parse(item.Secret)
+			if err != nil {
+				return nil, fmt.Errorf("line %d has an id that is none", n)
+			}
+			e.Items = append(e.Items, kms.EntryItem{Secret: id})
+		}
 		changes = append(changes, e)
 	}
 	return changes, lines.Err()

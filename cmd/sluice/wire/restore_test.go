@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func (v *village) endings(t *testing.T) []ending {
 		})
 	}
 	const conflict, notFound, ok = http.StatusConflict, http.StatusNotFound, http.StatusOK
-	return []ending{
+	all := []ending{
 		{"disabled key", post(v.crowd, "/v1/keys/off/disable"), use("off"), ok, []int{conflict}},
 		{"key that awaits deletion", post(destroyer, "/v1/keys/pending/schedule-deletion"), use("pending"), ok, []int{conflict}},
 		{"destroyed key", func(t *testing.T) {
@@ -119,6 +120,7 @@ func (v *village) endings(t *testing.T) []ending {
 			}
 		}, asks(v.crowd, "GET", "/v1/webhooks/"+hook.String(), nil), ok, []int{notFound}},
 	}
+	return slices.Concat(all, v.secretEndings(t), v.accessEndings(t))
 }
 
 // exportTrail writes the service's trail into a file, as `sluice audit export`
@@ -247,7 +249,7 @@ func TestRestoreMakesLaterEndsAgain(t *testing.T) {
 			t.Error("it is to be done once more")
 		}
 	}
-	if !strings.Contains(log.String(), "made=9 already=1 failed=0") || strings.Count(log.String(), "the database was restored") != 1 {
+	if !strings.Contains(log.String(), "made=24 already=6 failed=0") || strings.Count(log.String(), "the database was restored") != 1 {
 		t.Errorf("the log: %s", log)
 	}
 	if !strings.Contains(log.String(), "op=update changes=1") {
