@@ -117,10 +117,8 @@ func (s *Service) Redo(ctx context.Context, since time.Time, changes []*Entry) (
 	}
 	slices.SortFunc(objects, func(a, b redoObject) int { return redoOrder(a) - redoOrder(b) })
 	for _, o := range objects {
-		for _, e := range of[o] {
-			if err := s.redoOne(ctx, since, e, done); err != nil {
-				return done, err
-			}
+		if err := s.redoObject(ctx, since, o, of[o], done); err != nil {
+			return done, err
 		}
 	}
 	if err := s.stopRestored(ctx); err != nil {
@@ -129,9 +127,19 @@ func (s *Service) Redo(ctx context.Context, since time.Time, changes []*Entry) (
 	return done, s.recordOwn(ctx, all, PhaseOutcome, nil)
 }
 
-// redoOne makes one change again and counts what became of it.
-func (s *Service) redoOne(ctx context.Context, since time.Time, e *Entry, done *Redone) error {
-	made, err := s.redoChange(ctx, since, e)
+// redoObject makes the changes of an object again that count: of a secret all, of
+// the others the last.
+func (s *Service) redoObject(ctx context.Context, since time.Time, o redoObject, changes []*Entry, done *Redone) error {
+	if o.op == OpKeeperDestroySecret {
+		return s.redoSecret(ctx, since, changes, done)
+	}
+	made, err := s.redoChange(ctx, since, o, changes[0])
+	return s.redone(ctx, changes[0], done, made, err)
+}
+
+// redone counts what became of a change. The error is that of a part of the
+// service that is away.
+func (s *Service) redone(ctx context.Context, e *Entry, done *Redone, made bool, err error) error {
 	switch KindOf(err) {
 	case KindStoreUnavailable, KindHSMUnavailable, KindAuditUnavailable:
 		if err != nil {
@@ -154,8 +162,8 @@ func (s *Service) redoOne(ctx context.Context, since time.Time, e *Entry, done *
 	return nil
 }
 
-func (s *Service) redoChange(ctx context.Context, since time.Time, e *Entry) (made bool, err error) {
-	switch o, _ := redoOf(e); {
+func (s *Service) redoChange(ctx context.Context, since time.Time, o redoObject, e *Entry) (made bool, err error) {
+	switch {
 	case o.op == OpRevokeCredential:
 		return s.redoRevoke(ctx, e)
 	case o.op == OpRotateCredential:
@@ -164,8 +172,6 @@ func (s *Service) redoChange(ctx context.Context, since time.Time, e *Entry) (ma
 		return s.redoFlag(ctx, e)
 	case o.op == OpTakeSecretGrant:
 		return s.redoTake(ctx, e)
-	case o.op == OpKeeperDestroySecret:
-		return s.redoSecret(ctx, e)
 	case o.op == OpDeleteWebhook:
 		return s.redoWebhook(ctx, e)
 	case o.op == OpSuspendTenant:

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// redone returns the credential that a change is of.
-func (s *Service) redone(ctx context.Context, e *Entry) (*Credential, error) {
+// credentialOf returns the credential that a change is of.
+func (s *Service) credentialOf(ctx context.Context, e *Entry) (*Credential, error) {
 	id, ok := parseRef(e.Resource)
 	if !ok {
 		return nil, ErrNotFound
@@ -24,7 +24,7 @@ func (s *Service) changeAgain(ctx context.Context, e *Entry, c *Credential, chan
 }
 
 func (s *Service) redoRevoke(ctx context.Context, e *Entry) (bool, error) {
-	c, err := s.redone(ctx, e)
+	c, err := s.credentialOf(ctx, e)
 	if err != nil || !c.Revoked.IsZero() {
 		return false, err
 	}
@@ -37,7 +37,7 @@ func (s *Service) redoRevoke(ctx context.Context, e *Entry) (bool, error) {
 // already is told by the credential's revision, or, where there is none (a
 // trail), by the time as of which the database is.
 func (s *Service) redoRotate(ctx context.Context, since time.Time, e *Entry) (bool, error) {
-	c, err := s.redone(ctx, e)
+	c, err := s.credentialOf(ctx, e)
 	if err != nil || !c.live(s.clock()) || c.Revision > e.Revision && e.Revision > 0 || e.Revision == 0 && e.Time.Before(since) {
 		return false, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) redoRotate(ctx context.Context, since time.Time, e *Entry) (bo
 // redoFlag flags a credential again, with what the policy lets follow now. What
 // was unusual stays in the entry of the time.
 func (s *Service) redoFlag(ctx context.Context, e *Entry) (bool, error) {
-	c, err := s.redone(ctx, e)
+	c, err := s.credentialOf(ctx, e)
 	if err != nil || e.Op == OpClearCredential || !c.live(s.clock()) || c.Guard.Open(s.clock()) {
 		return false, err
 	}
@@ -78,7 +78,7 @@ func (s *Service) redoFlag(ctx context.Context, e *Entry) (bool, error) {
 
 // redoTake takes the scope of a secret's path from a credential again.
 func (s *Service) redoTake(ctx context.Context, e *Entry) (bool, error) {
-	c, err := s.redone(ctx, e)
+	c, err := s.credentialOf(ctx, e)
 	if err != nil || e.Op == OpGiveSecretGrant {
 		return false, err
 	}

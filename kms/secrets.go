@@ -369,8 +369,11 @@ func (s *Service) ActivateSecret(ctx context.Context, t *Ticket, ref SecretRef, 
 func (s *Service) RollbackSecret(ctx context.Context, t *Ticket, ref SecretRef) (*ProviderSecret, error) {
 	return s.changeSecret(ctx, t, secretChange{op: OpRollbackSecret, ref: ref, kind: SecretChanged,
 		plan: func(now time.Time, next *ProviderSecret) error {
-			t.Version = next.losing()
-			return next.rollback(now)
+			err := next.rollback(now)
+			if err == nil {
+				t.Version = next.active().Number
+			}
+			return err
 		}})
 }
 

@@ -72,17 +72,6 @@ func (s *ProviderSecret) active() *SecretVersion {
 	return nil
 }
 
-// losing is the version that a rollback would take calls from, 0 for none.
-func (s *ProviderSecret) losing() uint32 {
-	if s.running() {
-		return s.Rollout.To
-	}
-	if v := s.active(); v != nil {
-		return v.Number
-	}
-	return 0
-}
-
 // live returns a version that is not destroyed.
 func (s *ProviderSecret) live(number uint32) (*SecretVersion, error) {
 	v := s.Version(number)
