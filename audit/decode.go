@@ -19,50 +19,51 @@ var errPayload = errors.New("the payload is not an entry in its one encoding")
 // parseEntry reads a payload. It accepts exactly what appendEntry makes: a
 // payload in any other spelling is not the log's.
 func parseEntry(payload []byte) (*kms.Entry, error) {
-	e, err := decodeEntry(payload)
-	if err != nil || !bytes.Equal(appendEntry(make([]byte, 0, len(payload)), e), payload) {
+	e := new(kms.Entry)
+	if err := decodeEntry(e, payload, nil); err != nil || !bytes.Equal(appendEntry(make([]byte, 0, len(payload)), e), payload) {
 		return nil, errPayload
 	}
 	return e, nil
 }
 
-// decodeEntry is parseEntry of what this journal wrote itself a moment ago. It
-// is lenient about an explicit zero, a number too large for its field and an
-// escape too many, which do not survive the way back.
-func decodeEntry(payload []byte) (*kms.Entry, error) {
-	p := parser{rest: payload}
-	e := new(kms.Entry)
+// decodeEntry is parseEntry, into e, of what this journal wrote itself a moment
+// ago. It is lenient about an explicit zero, a number too large for its field and
+// an escape too many, which do not survive the way back. Texts that many entries
+// have are those of names, where it knows them.
+func decodeEntry(e *kms.Entry, payload []byte, names *names) error {
+	p := parser{rest: payload, names: names}
+	*e = kms.Entry{}
 	p.expect(`{"t":`)
 	e.Time = p.time()
-	e.Phase = kms.Phase(p.text("p"))
+	e.Phase = kms.Phase(p.name("p"))
 	e.RequestID = p.id("id")
 	e.ClientRequestID = p.text("cid")
 	e.TraceID = p.text("tr")
 	e.Tenant = p.id("tn")
-	e.Project = p.text("pr")
+	e.Project = p.name("pr")
 	e.Credential = p.id("cr")
-	e.Subject = p.text("sub")
-	e.Component = p.text("cmp")
-	e.Op = kms.Op(p.text("op"))
+	e.Subject = p.name("sub")
+	e.Component = p.name("cmp")
+	e.Op = kms.Op(p.name("op"))
 	e.Key = p.id("key")
-	e.KeyName = p.text("kn")
+	e.KeyName = p.name("kn")
 	e.Version = uint32(p.int("ver"))
-	e.Spec = kms.Spec(p.text("spec"))
-	e.Algorithm = kms.Algorithm(p.text("alg"))
-	e.Protection = kms.Protection(p.text("prot"))
+	e.Spec = kms.Spec(p.name("spec"))
+	e.Algorithm = kms.Algorithm(p.name("alg"))
+	e.Protection = kms.Protection(p.name("prot"))
 	e.Resource = p.text("res")
 	e.Bytes = int(p.int("len"))
-	e.Node = kms.NodeID(p.text("node"))
+	e.Node = kms.NodeID(p.name("node"))
 	e.Cost = kms.Credits(p.int("cost"))
 	e.Charged = kms.Credits(p.int("chg"))
-	e.Settlement = kms.SettlementState(p.text("set"))
+	e.Settlement = kms.SettlementState(p.name("set"))
 	e.Wait = time.Duration(p.int("wait"))
 	e.SlotTime = time.Duration(p.int("slot"))
 	e.Total = time.Duration(p.int("tot"))
-	e.Outcome = p.text("out")
+	e.Outcome = p.name("out")
 	e.Reasons = p.reasons()
 	e.Address = p.address()
-	e.UserAgent = p.text("ua")
+	e.UserAgent = p.name("ua")
 	e.Count = uint32(p.int("n"))
 	e.DryRun = p.flag("dry")
 	e.Replayed = p.flag("rep")
@@ -70,16 +71,37 @@ func decodeEntry(payload []byte) (*kms.Entry, error) {
 	e.Target = p.id("tgt")
 	e.Revision = uint64(p.int("rev"))
 	e.PolicyVersion = uint64(p.int("pol"))
-	e.Class = kms.Class(p.text("cls"))
-	e.Urgency = kms.Urgency(p.text("urg"))
+	e.Class = kms.Class(p.name("cls"))
+	e.Urgency = kms.Urgency(p.name("urg"))
 	e.Estimate = time.Duration(p.int("est"))
 	e.Grouped = p.flag("grp")
 	e.Items = p.items()
 	p.expect("}")
 	if p.failed || len(p.rest) > 0 {
-		return nil, errPayload
+		return errPayload
 	}
-	return e, nil
+	return nil
+}
+
+// names are texts that entries have had, so that each is in memory once.
+type names struct{ known map[string]string }
+
+// maxNames bounds the texts that are known. Then it begins anew.
+const maxNames = 4096
+
+func (n *names) of(text []byte) string {
+	if n == nil {
+		return string(text)
+	}
+	if s, ok := n.known[string(text)]; ok {
+		return s
+	}
+	if n.known == nil || len(n.known) >= maxNames {
+		n.known = make(map[string]string)
+	}
+	s := string(text)
+	n.known[s] = s
+	return s
 }
 
 // parser reads a payload from its front. After a failure it reads nothing
@@ -87,6 +109,7 @@ func decodeEntry(payload []byte) (*kms.Entry, error) {
 type parser struct {
 	rest   []byte
 	failed bool
+	names  *names // nil: none are known
 }
 
 func (p *parser) fail() {
@@ -150,20 +173,20 @@ func (p *parser) number() int64 {
 	return n
 }
 
-func (p *parser) time() time.Time {
-	t, err := time.Parse(time.RFC3339Nano, p.quoted())
-	if err != nil {
+func (p *parser) time() (t time.Time) {
+	text, ok := p.plain()
+	if !ok || t.UnmarshalText(text) != nil {
 		p.fail()
 	}
 	return t
 }
 
-func (p *parser) id(name string) uuid.UUID {
+func (p *parser) id(name string) (id uuid.UUID) {
 	if !p.field(name) {
 		return uuid.UUID{}
 	}
-	id, err := uuid.Parse(p.quoted())
-	if err != nil {
+	text, ok := p.plain()
+	if !ok || id.UnmarshalText(text) != nil {
 		p.fail()
 	}
 	return id
@@ -189,7 +212,7 @@ func (p *parser) reasons() []kms.Reason {
 	for !p.failed {
 		p.expect(`{"c":`)
 		reasons = append(reasons, kms.Reason{
-			Code:    p.quoted(),
+			Code:    p.known(),
 			Limit:   p.int("l"),
 			Need:    p.int("n"),
 			Have:    p.int("h"),
@@ -249,18 +272,45 @@ func (p *parser) text(name string) string {
 	return p.quoted()
 }
 
+// name is text that many entries have.
+func (p *parser) name(name string) string {
+	if !p.field(name) {
+		return ""
+	}
+	return p.known()
+}
+
+// known is quoted of a text that many entries have.
+func (p *parser) known() string {
+	if text, ok := p.plain(); ok {
+		return p.names.of(text)
+	}
+	return p.quoted()
+}
+
+// plain consumes a string without escapes, if one comes next. It is valid as long
+// as the payload.
+func (p *parser) plain() (text []byte, ok bool) {
+	if len(p.rest) == 0 || p.rest[0] != '"' {
+		return nil, false
+	}
+	end := 1
+	for end < len(p.rest) && plain(p.rest[end]) {
+		end++
+	}
+	if end == len(p.rest) || p.rest[end] != '"' {
+		return nil, false
+	}
+	text, p.rest = p.rest[1:end], p.rest[end+1:]
+	return text, true
+}
+
 // quoted consumes a JSON string of printable ASCII.
 func (p *parser) quoted() string {
+	if text, ok := p.plain(); ok {
+		return string(text)
+	}
 	p.expect(`"`)
-	plainEnd := 0
-	for plainEnd < len(p.rest) && plain(p.rest[plainEnd]) {
-		plainEnd++
-	}
-	if plainEnd < len(p.rest) && p.rest[plainEnd] == '"' {
-		s := string(p.rest[:plainEnd])
-		p.rest = p.rest[plainEnd+1:]
-		return s
-	}
 	var s strings.Builder
 	for !p.failed {
 		switch {

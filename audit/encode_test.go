@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -341,6 +342,16 @@ func BenchmarkDecode(b *testing.B) {
 	for b.Loop() {
 		if _, err := parseEntry(payload); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestTextsThatAreKnownAreBoundedAndTheSame(t *testing.T) {
+	var n names
+	for i := range 3 * maxNames {
+		text := "component-" + strconv.Itoa(i)
+		if got := n.of([]byte(text)); got != text || len(n.known) > maxNames {
+			t.Fatalf("%q, want %q; %d are known", got, text, len(n.known))
 		}
 	}
 }

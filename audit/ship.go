@@ -1,10 +1,10 @@
 package audit
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -68,6 +68,7 @@ type ShipperConfig struct {
 type Shipper struct {
 	config ShipperConfig
 	tail   *Tail // nil: to be opened where the trail ends
+	load   load
 	until  time.Time
 	failed bool // the last attempt: the log has the first of a row
 	back   time.Duration
@@ -190,7 +191,7 @@ func (s *Shipper) ship(ctx context.Context, last bool) (more bool, err error) {
 	now := s.config.Clock()
 	head := s.config.Journal.Head()
 	batch := &kms.TrailBatch{Node: s.config.Journal.config.Node, After: trailHead(s.tail.Head())}
-	if err := s.fill(batch, head.Sequence); err != nil {
+	if err := s.load.fill(batch, s.tail, head.Sequence); err != nil {
 		return false, err
 	}
 	batch.Head = trailHead(s.tail.Head())
@@ -232,19 +233,41 @@ func (s *Shipper) open(ctx context.Context) error {
 	return err
 }
 
+// load is the memory of a batch, which is used for one after the other: some 3
+// MiB, of a node that has had much to ship.
+type load struct {
+	list     []kms.TrailEntry
+	entries  []*kms.Entry
+	payloads []byte
+}
+
 // fill takes entries up to a sequence into a batch.
-func (s *Shipper) fill(batch *kms.TrailBatch, until uint64) error {
-	sums := make(usageSums)
-	size := 0
-	err := s.tail.Read(until, func(e *kms.Entry, payload []byte, p Position) bool {
-		batch.Entries = append(batch.Entries, kms.TrailEntry{Node: batch.Node, Sequence: p.Sequence, Time: e.Time, Tenant: e.Tenant,
-			Project: e.Project, Payload: bytes.Clone(payload), Entry: e})
+func (l *load) fill(batch *kms.TrailBatch, tail *Tail, until uint64) error {
+	if err := tail.refresh(); err != nil {
+		return err
+	}
+	var sums usageSums
+	l.list, l.payloads = l.list[:0], l.payloads[:0]
+	for n := 0; n < shipBatch && len(l.payloads) < shipBatchBytes; n++ {
+		if n == len(l.entries) {
+			l.entries = append(l.entries, new(kms.Entry))
+		}
+		e := l.entries[n]
+		payload, sequence, err := tail.Next(until, e)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		begin := len(l.payloads)
+		l.payloads = append(l.payloads, payload...)
+		l.list = append(l.list, kms.TrailEntry{Node: batch.Node, Sequence: sequence, Time: e.Time, Tenant: e.Tenant,
+			Project: e.Project, Payload: l.payloads[begin:len(l.payloads):len(l.payloads)], Entry: e})
 		sums.add(e)
-		size += len(payload)
-		return len(batch.Entries) < shipBatch && size < shipBatchBytes
-	})
-	batch.Usage = sums.rows()
-	return err
+	}
+	batch.Entries, batch.Usage = l.list, sums.rows()
+	return nil
 }
 
 // note tells Lag how far it is.

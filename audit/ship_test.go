@@ -2,7 +2,9 @@ package audit
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -319,9 +321,16 @@ func TestADatabaseThatHangsHoldsUpNoRequest(t *testing.T) {
 	}
 }
 
-// BenchmarkShip ships a journal into SQLite. Other work on the machine does not
-// count: cpu-entries/s is by the processor time that it took.
+// BenchmarkShip ships a journal into SQLite: of few keys, as under heavy use, and
+// of many, where usage is most of it. Other work on the machine does not count:
+// cpu-entries/s is by the processor time that it took.
 func BenchmarkShip(b *testing.B) {
+	for _, keys := range []int{1, 200} {
+		b.Run(fmt.Sprint(keys, "keys"), func(b *testing.B) { benchmarkShip(b, keys) })
+	}
+}
+
+func benchmarkShip(b *testing.B, keys int) {
 	c := testConfig(b)
 	l := mustOpen(b, c)
 	const writers = 64
@@ -330,7 +339,9 @@ func BenchmarkShip(b *testing.B) {
 		all.Go(func() {
 			for i := w; i < b.N; i += writers {
 				e := testEntry(i)
-				e.Key[5], e.Component = byte(i%100), []string{"checkout", "gateway"}[i%2]
+				e.Key[5], e.Component = byte(i%keys/2), []string{"checkout", "gateway"}[i%keys%2]
+				// A UUIDv7 of when it arrived, as the service gives (RFC 9562, 5.7).
+				binary.BigEndian.PutUint64(e.RequestID[:], uint64(e.Time.UnixMilli())<<16|7<<12)
 				mustRecord(b, l, e)
 			}
 		})

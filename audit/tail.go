@@ -20,6 +20,7 @@ type Tail struct {
 	dir    string
 	sm3    NewHash
 	reader *segmentReader
+	names  names
 }
 
 // OpenTail opens the journal in dir behind the record that after names; the
@@ -81,35 +82,30 @@ func (t *Tail) skip(after Head) error {
 // Head is the last record that was read.
 func (t *Tail) Head() Head { return t.reader.head() }
 
-// Read calls fn with the entries behind the last one that was read, up to and
-// with the record of the sequence, which must be durable, until fn returns
-// false. The payload is fn's for the call, the entry to keep. After an error
-// the Tail must be closed.
-func (t *Tail) Read(until uint64, fn func(e *kms.Entry, payload []byte, p Position) bool) error {
-	if err := t.reader.refresh(); err != nil {
-		return err
+// Next reads the entry behind the last one that was read into e, up to the record
+// of the sequence, which must be durable; io.EOF behind that. The payload is valid
+// until the next call. After another error the Tail must be closed.
+func (t *Tail) Next(until uint64, e *kms.Entry) (payload []byte, sequence uint64, err error) {
+	if t.reader.sequence >= until {
+		return nil, 0, io.EOF
 	}
-	for t.reader.sequence < until {
-		rec, err := t.reader.next()
-		if err == io.EOF {
-			if err := t.follow(); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		e, err := decodeEntry(rec.payload)
-		if err != nil {
-			return t.reader.corrupt(rec.position.Offset, rec.position.Sequence, FaultPayload)
-		}
-		if !fn(e, rec.payload, rec.position) {
-			return nil
+	rec, err := t.reader.next()
+	for err == io.EOF {
+		if err = t.follow(); err == nil {
+			rec, err = t.reader.next()
 		}
 	}
-	return nil
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := decodeEntry(e, rec.payload, &t.names); err != nil {
+		return nil, 0, t.reader.corrupt(rec.position.Offset, rec.position.Sequence, FaultPayload)
+	}
+	return rec.payload, rec.position.Sequence, nil
 }
+
+// refresh makes what was written since visible.
+func (t *Tail) refresh() error { return t.reader.refresh() }
 
 // follow goes on to the next segment.
 func (t *Tail) follow() error {

@@ -3,6 +3,7 @@ package keystore
 import (
 	"encoding/binary"
 	"math"
+	"sync"
 	"time"
 	"uuid"
 
@@ -50,7 +51,7 @@ func requestTime(id uuid.UUID) (time.Time, bool) {
 	if id[6]>>4 != 7 {
 		return time.Time{}, false
 	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(append([]byte{0, 0}, id[:6]...)))), true
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)), true
 }
 
 // chunkKey is what is looked for of an entry; few differ in a chunk.
@@ -68,6 +69,20 @@ type chunk struct {
 	// Of the last entry.
 	sequence uint64
 	time     Timestamp
+	key      chunkKey
+	place    uint64 // of key
+}
+
+// chunks keeps the memory of chunks for the next ones.
+var chunks = sync.Pool{New: func() any { return &chunk{keys: make(map[chunkKey]uint64)} }}
+
+func newChunk() *chunk { return chunks.Get().(*chunk) }
+
+// free gives c back; nothing that it returned is part of it.
+func (c *chunk) free() {
+	clear(c.keys)
+	*c = chunk{keys: c.keys, table: c.table[:0], entries: c.entries[:0]}
+	chunks.Put(c)
 }
 
 // add adds an entry, unless it does not fit.
@@ -82,7 +97,6 @@ func (c *chunk) add(e *AuditEntryRecord) bool {
 	} else {
 		c.row = *e
 		c.row.Entries = 0
-		c.keys = make(map[chunkKey]uint64)
 		c.sequence, c.time = e.Sequence, 0
 	}
 	c.row.Entries++
@@ -95,7 +109,7 @@ func (c *chunk) add(e *AuditEntryRecord) bool {
 	}
 	c.entries = binary.AppendUvarint(c.entries, e.Sequence-c.sequence)
 	c.entries = binary.AppendVarint(c.entries, e.Time-c.time)
-	c.entries = binary.AppendUvarint(c.entries, c.place(e))
+	c.entries = binary.AppendUvarint(c.entries, c.placeOf(e))
 	c.entries = append(c.entries, e.Request[:]...)
 	c.entries = binary.AppendUvarint(c.entries, uint64(len(e.Payload)))
 	c.entries = append(c.entries, e.Payload...)
@@ -108,9 +122,13 @@ func chunkOverhead(e *AuditEntryRecord) int {
 	return 2*binary.MaxVarintLen64 + 128 + len(e.Project) + len(e.Component) + len(e.Op) + len(e.Outcome)
 }
 
-// place is where in the table an entry's key stands.
-func (c *chunk) place(e *AuditEntryRecord) uint64 {
+// placeOf is where in the table an entry's key stands: most often where that of the
+// entry before it does.
+func (c *chunk) placeOf(e *AuditEntryRecord) uint64 {
 	k := chunkKey{e.Project, e.Component, e.Op, e.Outcome, e.Key, e.Credential}
+	if len(c.keys) > 0 && k == c.key {
+		return c.place
+	}
 	n, ok := c.keys[k]
 	if !ok {
 		n = uint64(len(c.keys))
@@ -121,6 +139,7 @@ func (c *chunk) place(e *AuditEntryRecord) uint64 {
 		}
 		c.table = append(append(c.table, k.key[:]...), k.credential[:]...)
 	}
+	c.key, c.place = k, n
 	return n
 }
 
@@ -144,6 +163,7 @@ func auditRows(entries []kms.TrailEntry) []AuditEntryRecord {
 	end := func(tenant uuid.UUID) {
 		if c := open[tenant]; c != nil {
 			rows = append(rows, c.record())
+			c.free()
 			delete(open, tenant)
 		}
 	}
@@ -158,7 +178,7 @@ func auditRows(entries []kms.TrailEntry) []AuditEntryRecord {
 		c := open[r.Tenant]
 		if c == nil || !c.add(&r) {
 			end(r.Tenant)
-			c = new(chunk)
+			c = newChunk()
 			c.add(&r)
 			open[r.Tenant] = c
 		}

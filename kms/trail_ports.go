@@ -58,7 +58,8 @@ type TrailBatch struct {
 type TrailWriter interface {
 	// Shipped returns how far a node is; nothing is a zero head.
 	Shipped(ctx context.Context, node string) (ShippedNode, error)
-	// Ship stores a batch and adds its usage, both or nothing.
+	// Ship stores a batch and adds its usage, both or nothing. It keeps nothing
+	// of the batch, whose memory is used again.
 	// KindPreconditionFailed when the node's head is not After: the batch, or
 	// another, is there already. So each counts once.
 	Ship(ctx context.Context, batch *TrailBatch) error
