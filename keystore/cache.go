@@ -24,6 +24,10 @@ const (
 	// removed; sweeps are that part of the idle time apart. More would make the
 	// time more exact than within a tenth, and take more locks.
 	idleSweeps = 10
+
+	// maxReloads is how often a look-up loads again what was dropped while it was
+	// loaded. It takes a change during each of that many loads to exhaust it.
+	maxReloads = 8
 )
 
 // limits bounds one cache. Each shard has an equal part of every number.
@@ -73,6 +77,7 @@ type flight[V comparable] struct {
 	value     V
 	err       error
 	abandoned bool // ended for a reason of the leader's own; load again
+	dropped   bool // what was loaded may be older or newer than what the cache has
 }
 
 // init makes the cache ready; the other fields are set already.
@@ -109,10 +114,13 @@ func (c *cache[K, V]) get(ctx context.Context, k K) (V, error) {
 	return c.fetch(ctx, s, tag, k)
 }
 
-// fetch joins the load under way or leads a new one.
+// fetch joins the load under way or leads a new one. What was dropped meanwhile is
+// loaded again rather than answered, since it may be what a change wrote that is
+// not acknowledged yet, while the cache still has what was before: the next
+// look-up would go back in time.
 func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], tag uint32, k K) (V, error) {
 	var none V
-	for {
+	for reloads := 0; ; {
 		s.mu.Lock()
 		if place := s.find(tag, k); place >= 0 {
 			e := &s.entries[place]
@@ -122,7 +130,8 @@ func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], tag uint32, k K
 			return v, nil
 		}
 		f := s.flights[k]
-		if f == nil {
+		leads := f == nil
+		if leads {
 			if c.own != nil {
 				k = c.own(k)
 			}
@@ -131,29 +140,34 @@ func (c *cache[K, V]) fetch(ctx context.Context, s *shard[K, V], tag uint32, k K
 				s.flights = make(map[K]*flight[V])
 			}
 			s.flights[k] = f
-			s.mu.Unlock()
-			return c.lead(ctx, s, tag, k, f)
 		}
 		s.mu.Unlock()
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return none, translate(ctx.Err())
+		if leads {
+			c.lead(ctx, s, tag, k, f)
+		} else {
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+				return none, translate(ctx.Err())
+			}
+			if f.abandoned {
+				continue
+			}
 		}
-		if !f.abandoned {
+		if !f.dropped || f.err != nil && !lasting(f.err) || reloads == maxReloads {
 			return f.value, f.err
 		}
+		reloads++
 	}
 }
 
 // lead runs a load and ends its flight, also when the load panics.
-func (c *cache[K, V]) lead(ctx context.Context, s *shard[K, V], tag uint32, k K, f *flight[V]) (V, error) {
+func (c *cache[K, V]) lead(ctx context.Context, s *shard[K, V], tag uint32, k K, f *flight[V]) {
 	f.abandoned = true
 	defer c.land(s, tag, k, f)
 	f.value, f.err = c.loadGated(ctx, k)
 	// What the leader's context ended says nothing to those who wait with it.
 	f.abandoned = f.err != nil && ctx.Err() != nil && !lasting(f.err)
-	return f.value, f.err
 }
 
 func (c *cache[K, V]) loadGated(ctx context.Context, k K) (V, error) {
@@ -170,7 +184,8 @@ func (c *cache[K, V]) loadGated(ctx context.Context, k K) (V, error) {
 
 func (c *cache[K, V]) land(s *shard[K, V], tag uint32, k K, f *flight[V]) {
 	s.mu.Lock()
-	if s.flights[k] == f {
+	f.dropped = s.flights[k] != f
+	if !f.dropped {
 		delete(s.flights, k)
 		switch {
 		case f.abandoned:

@@ -229,6 +229,65 @@ func TestConcurrentLookUpsShareOneLoad(t *testing.T) {
 	})
 }
 
+// A change that is stored but not acknowledged yet is seen by those who load now
+// and not by those who find what was cached before. A load that was dropped is
+// both: it may read the change after the cache was filled with what was before.
+func TestALoadThatWasDroppedIsNotSeenBeforeAnOlderOne(t *testing.T) {
+	for name, waits := range map[string]bool{"who loads": false, "who waits": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stored, loads atomic.Int32
+				gate := make(chan struct{})
+				c := newTestCache(limits{10, 1000, 1}, func(context.Context, string) (int, error) {
+					if loads.Add(1) == 1 {
+						<-gate
+					}
+					return int(stored.Load()), nil
+				})
+				stored.Store(2)
+				seen := make(chan int, 2)
+				look := func() { seen <- mustGet(t, c, "k") }
+				go look()
+				if waits {
+					synctest.Wait()
+					go look()
+				}
+				synctest.Wait()
+				c.drop("k")
+				if v := mustGet(t, c, "k"); v != 2 {
+					t.Fatalf("got %d", v)
+				}
+				stored.Store(3)
+				close(gate)
+				synctest.Wait()
+				for n := len(seen); n > 0; n-- {
+					if first, next := <-seen, mustGet(t, c, "k"); next < first {
+						t.Errorf("read %d after %d", next, first)
+					}
+				}
+				c.drop("k") // and now it is acknowledged
+				if v := mustGet(t, c, "k"); v != 3 {
+					t.Errorf("got %d after the change", v)
+				}
+			})
+		})
+	}
+}
+
+// Changes without an end do not keep a look-up for ever.
+func TestChangesDuringEveryLoadDoNotHoldALookUp(t *testing.T) {
+	var c *cache[string, int]
+	loads := 0
+	c = newTestCache(limits{10, 1000, 1}, func(context.Context, string) (int, error) {
+		loads++
+		c.drop("k")
+		return loads, nil
+	})
+	if v := mustGet(t, c, "k"); v != maxReloads+1 {
+		t.Errorf("got the value of load %d, want %d", v, maxReloads+1)
+	}
+}
+
 func TestEndOfTheFirstIsNotTheEndOfTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var loads atomic.Int32

@@ -121,10 +121,10 @@
 // look-up reads one or two of these caches and calls nothing. The rules:
 //
 //   - Loads fill the cache, changes only empty it. A change drops its object
-//     before it returns, and a load that was under way at that moment may
-//     answer those who waited for it before but is not kept. So what is cached
-//     is never older than the last acknowledged change: there are no revisions
-//     to compare.
+//     before it returns, and what was being loaded at that moment is not kept
+//     but loaded again. So what is cached is never older than the last
+//     acknowledged change, and nobody sees an object go back in time: there are
+//     no revisions to compare.
 //   - Concurrent look-ups of one missing entry share one load. It runs in the
 //     first one's goroutine and ends with that one's context; the others then
 //     elect the next.
