@@ -37,7 +37,7 @@ test-deps: deps ## the same for what the tests need beside
 	@./softhsm/install.sh openssl libssl-dev libnss3 postgresql redis-server python3-hvac poppler-utils
 
 test: test-deps build lint ## everything that must hold, in its short form
-	go test -timeout 20m ./...
+	go test -timeout 40m ./...
 	go test -timeout 10m -race ./kms ./scheduler ./quota ./audit ./watch ./keystore ./keystore/sqlite ./client
 	$(MAKE) --no-print-directory wycheproof vault-clients alert-rules
 	./fuzz.sh 2s
@@ -57,7 +57,7 @@ lint: ## gofmt, vet, staticcheck, arrows
 	go test -run 'Arrows|Fence|JunkDrawer|Unreachable' .
 
 wycheproof: test-deps ## Project Wycheproof's vectors through every driver (a module of its own)
-	cd hsm/wycheproof && go test -timeout 20m ./...
+	cd hsm/wycheproof && go test -timeout 40m ./...
 
 vault-clients: test-deps ## real clients of HashiCorp Vault read provider secrets (a module of its own)
 	cd api/vaultclients && go test -timeout 10m ./...
