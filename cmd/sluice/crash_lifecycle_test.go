@@ -164,7 +164,7 @@ func TestLivesOfKeysAndCredentialsSurviveKill9(t *testing.T) {
 				var workers sync.WaitGroup
 				for worker := range 4 {
 					workers.Go(func() {
-						actor{p, m, c.credential}.live(t, fmt.Sprintf("k-%d-%d", round, worker))
+						actor{p, m, c.credential}.live(t, fmt.Sprintf("k-%d-%d", round, worker), worker)
 					})
 				}
 				// The moment of the kill differs from round to round.

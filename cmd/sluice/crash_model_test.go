@@ -92,8 +92,8 @@ func (a actor) set(change func()) {
 }
 
 // live takes a key, an alias, a credential and a secret through their lives, again and
-// again.
-func (a actor) live(t *testing.T, name string) {
+// again. Workers begin with different ones, since the kill can come during the first.
+func (a actor) live(t *testing.T, name string, worker int) {
 	defer func() {
 		if p := recover(); p != nil {
 			if _, ok := p.(killed); !ok {
@@ -102,10 +102,15 @@ func (a actor) live(t *testing.T, name string) {
 		}
 	}()
 	for i := 0; ; i++ {
-		a.liveKey(t, fmt.Sprintf("%s-%d", name, i), i%2 == 1)
-		a.liveAlias(t, name, i)
-		a.liveCredential(t, fmt.Sprintf("%s-%d", name, i))
-		a.liveSecret(t, fmt.Sprintf("%s-%d", name, i))
+		object := fmt.Sprintf("%s-%d", name, i)
+		lives := []func(){
+			func() { a.liveKey(t, object, i%2 == 1); a.liveAlias(t, name, i) },
+			func() { a.liveCredential(t, object) },
+			func() { a.liveSecret(t, object) },
+		}
+		for n := range lives {
+			lives[(worker+n)%len(lives)]()
+		}
 	}
 }
 
