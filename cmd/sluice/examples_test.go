@@ -42,7 +42,7 @@ func runExamples(t *testing.T, document string) string {
 	for _, block := range blocks {
 		script.WriteString(strings.ReplaceAll(block[1], "127.0.0.1:8440", dev.address))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script.String())
 	cmd.Dir = dir
@@ -77,7 +77,7 @@ func TestTheExampleOfAGatewayLosesNoCall(t *testing.T) {
 	wiretest.Require(t)
 	dir := t.TempDir()
 	dev := startDev(t, buildProgram(t, filepath.Join(dir, "bin")), filepath.Join(dir, ".sluice"))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "run", "./client/examples/gateway", "-address", "http://"+dev.address,
 		"-credential-file", filepath.Join(dir, ".sluice", wire.DemoCredentialFile))
