@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Machine is where something was measured.
@@ -18,11 +20,17 @@ type Machine struct {
 	// Load is the load average of the last minute at the begin: what else the
 	// machine had to do. Negative: not known.
 	Load float64 `json:"load"`
+	// SystemCall is how long a system call takes that does nothing, in
+	// nanoseconds: some 100 where nothing is between program and kernel, more
+	// where the kernel's pages are hidden from programs or a virtual machine is
+	// in between. Servers make many. 0: not known.
+	SystemCall float64 `json:"system_call_ns"`
 }
 
 // Here describes this machine as it is now.
 func Here() Machine {
-	m := Machine{Cores: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Load: -1}
+	m := Machine{Cores: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(), Load: -1,
+		SystemCall: systemCall()}
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		m.CPU = model(string(text))
 	}
@@ -31,6 +39,21 @@ func Here() Machine {
 		_, _ = fmt.Sscan(string(text), &m.Load)
 	}
 	return m
+}
+
+// systemCall measures a system call: the median of several runs, in nanoseconds.
+func systemCall() float64 {
+	const runs, calls = 21, 1000
+	took := make([]float64, runs)
+	for i := range took {
+		began := time.Now()
+		for range calls {
+			os.Getppid()
+		}
+		took[i] = float64(time.Since(began)) / calls
+	}
+	slices.Sort(took)
+	return took[runs/2]
 }
 
 // model reads the first model name of /proc/cpuinfo.
@@ -49,5 +72,9 @@ func (m Machine) String() string {
 	if cpu == "" {
 		cpu = "a processor of unknown model"
 	}
-	return fmt.Sprintf("%d cores of %s, %s, %s, load average %.1f at the begin", m.Cores, cpu, m.System, m.Go, m.Load)
+	calls := ""
+	if m.SystemCall > 0 {
+		calls = fmt.Sprintf(", a system call takes %.0f ns", m.SystemCall)
+	}
+	return fmt.Sprintf("%d cores of %s, %s, %s%s, load average %.1f at the begin", m.Cores, cpu, m.System, m.Go, calls, m.Load)
 }
