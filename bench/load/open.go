@@ -135,8 +135,14 @@ type caller struct {
 
 type conn struct {
 	net.Conn
-	in *bufio.Reader
+	in   *bufio.Reader
+	idle time.Time // since when
 }
+
+// maxIdle is how long a connection is kept without a request: shorter than
+// servers keep one, since a request on a connection that its server is closing
+// is lost.
+const maxIdle = 20 * time.Second
 
 func (c *caller) open(ctx context.Context, rnd *rand.Rand) {
 	defer c.hangUp()
@@ -217,6 +223,7 @@ func (c *caller) exchange(until time.Time) (a answer, err error) {
 	}
 	c.idleLock.Lock()
 	defer c.idleLock.Unlock()
+	k.idle = time.Now()
 	c.idle = append(c.idle, k)
 	return a, nil
 }
@@ -226,8 +233,12 @@ func (c *caller) connection(until time.Time) (*conn, error) {
 	if last := len(c.idle) - 1; last >= 0 {
 		k := c.idle[last]
 		c.idle = c.idle[:last]
-		c.idleLock.Unlock()
-		return k, nil
+		if time.Since(k.idle) < maxIdle {
+			c.idleLock.Unlock()
+			return k, nil
+		}
+		k.Close()
+		c.closeIdle() // those below have been so for longer
 	}
 	c.idleLock.Unlock()
 	dialer := &net.Dialer{Deadline: until}
@@ -238,12 +249,17 @@ func (c *caller) connection(until time.Time) (*conn, error) {
 	if c.TLS != nil {
 		k = tls.Client(k, c.TLS) // shakes hands with the first write, by the deadline
 	}
-	return &conn{k, bufio.NewReader(k)}, nil
+	return &conn{Conn: k, in: bufio.NewReader(k)}, nil
 }
 
 func (c *caller) hangUp() {
 	c.idleLock.Lock()
 	defer c.idleLock.Unlock()
+	c.closeIdle()
+}
+
+// closeIdle is called with the lock.
+func (c *caller) closeIdle() {
 	for _, k := range c.idle {
 		k.Close()
 	}

@@ -244,3 +244,35 @@ func TestRequestsOfAStreamTakeTurns(t *testing.T) {
 		t.Errorf("%v", seen)
 	}
 }
+
+// A connection that its server may be closing is not used again, nor any that has
+// been idle for longer.
+func TestConnectionsThatWereIdleForLongAreNotUsed(t *testing.T) {
+	s := stream(t, 1, func(http.ResponseWriter, *http.Request) {})
+	c := &caller{Stream: s}
+	until := time.Now().Add(s.Patience)
+	open := func() *conn {
+		t.Helper()
+		k, err := c.connection(until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { k.Close() })
+		return k
+	}
+	oldest, old, fresh := open(), open(), open()
+	now := time.Now()
+	oldest.idle, old.idle, fresh.idle = now.Add(-2*maxIdle), now.Add(-maxIdle), now
+	c.idle = []*conn{oldest, old, fresh}
+	if k := open(); k != fresh {
+		t.Error("one that was used just now is not used again")
+	}
+	if k := open(); k == old || k == oldest || len(c.idle) > 0 {
+		t.Error("one that was idle for long is kept")
+	}
+	for _, k := range []*conn{oldest, old} {
+		if _, err := k.Write([]byte("x")); err == nil {
+			t.Error("one that was idle for long is open")
+		}
+	}
+}
