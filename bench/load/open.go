@@ -231,14 +231,12 @@ func (c *caller) exchange(until time.Time) (a answer, err error) {
 func (c *caller) connection(until time.Time) (*conn, error) {
 	c.idleLock.Lock()
 	if last := len(c.idle) - 1; last >= 0 {
-		k := c.idle[last]
-		c.idle = c.idle[:last]
-		if time.Since(k.idle) < maxIdle {
+		if k := c.idle[last]; time.Since(k.idle) < maxIdle {
+			c.idle = c.idle[:last]
 			c.idleLock.Unlock()
 			return k, nil
 		}
-		k.Close()
-		c.closeIdle() // those below have been so for longer
+		c.closeIdle() // those below it have been so for longer
 	}
 	c.idleLock.Unlock()
 	dialer := &net.Dialer{Deadline: until}
